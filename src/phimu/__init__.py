@@ -1,0 +1,26 @@
+"""phimu: reinforcement learning on learned linear-MDP representations (CTRL, ICML 2022).
+
+Names are imported when first used, so that `import phimu` and `phimu --help` are instant.
+"""
+
+import importlib
+
+_HOMES = {
+    "Ctrl": "phimu.model",
+    "Sac": "phimu.model",
+    "learn_features": "phimu.training.from_arrays",
+    "Contrastive": "phimu.representation.learner",
+    "Elliptical": "phimu.confidence",
+    "InputError": "phimu.errors",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'phimu' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,166 @@
+"""CTRL-UCB, Algorithm 1: learn phi by contrast, add the elliptical bonus, plan on phi."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from phimu.confidence import Elliptical
+from phimu.errors import InputError
+from phimu.networks import RunningNormaliser
+from phimu.planning.critics import values
+from phimu.planning.soft_actor_critic import Phi, Planner, SoftActorCritic
+from phimu.representation.learner import Contrastive, Representation
+from phimu.representation.negatives import Negatives
+from phimu.types import Batch, Metrics, Spec
+
+
+class CtrlState(NamedTuple):
+    normaliser: RunningNormaliser
+    representation: Representation
+    whitening: jax.Array  # [d, d], of the covariance
+    planner: Planner
+
+
+@dataclass(frozen=True)
+class CtrlUcb:
+    """CTRL-UCB. With a linear critic and a bonus-prediction loss it is UCBL, else UCBM."""
+
+    representation: Contrastive = field(default_factory=Contrastive)
+    noise: Negatives = field(default_factory=Negatives)
+    confidence: Elliptical = field(default_factory=Elliptical)
+    planner: SoftActorCritic = field(default_factory=SoftActorCritic)
+    uniform_mix: float = 0.0
+    """epsilon: the share of uniformly random actions while collecting."""
+    normalise_observations: bool = False
+    """Running normalisation of observations for phi, mu and the actor."""
+    raw_beside_phi: bool = False
+    """Whether the critic also reads (s, a) beside phi; the paper's reads phi alone."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.uniform_mix <= 1:
+            raise InputError(f"uniform_mix is {self.uniform_mix}: give a share from 0 to 1.")
+
+    def init(self, spec: Spec, key: jax.Array) -> CtrlState:
+        for_features, for_planner = jax.random.split(key)
+        width = self.representation.feature_dim
+        state = CtrlState(
+            RunningNormaliser(spec.observation_dim),
+            self.representation.init(spec, for_features),
+            self.confidence.init(width),
+            self.planner.init(spec, width + self.raw_beside_phi * sum(spec), for_planner),
+        )
+        # Slow copies start as the same arrays; separate ones can be donated to a compiled step.
+        return jax.tree.map(jnp.copy, state)
+
+    def act(
+        self, state: CtrlState, observation: jax.Array, key: jax.Array, deterministic: bool
+    ) -> jax.Array:
+        """Actions in [-1, 1] for observations [..., D]: the mode, or a sample of the mixture."""
+        actor = state.planner.actor
+        observation = self.normalise(state, observation)
+        if deterministic:
+            return actor.mode(observation)
+        for_policy, for_choice, for_uniform = jax.random.split(key, 3)
+        action, _ = actor.sample(observation, for_policy)
+        if not self.uniform_mix:
+            return action
+        uniform = jax.random.uniform(for_uniform, action.shape, minval=-1.0, maxval=1.0)
+        chosen = jax.random.bernoulli(for_choice, self.uniform_mix, action.shape[:-1])
+        return jnp.where(chosen[..., None], uniform, action)
+
+    def update(
+        self, state: CtrlState, batch: Batch, noise: jax.Array, key: jax.Array
+    ) -> tuple[CtrlState, Metrics]:
+        """Lines 6 to 9 of Algorithm 1 on one batch and the noise that goes with it."""
+        normaliser = state.normaliser
+        if self.normalise_observations:
+            normaliser = normaliser.include(batch.observation)
+            batch = batch._replace(
+                observation=normaliser(batch.observation),
+                next_observation=normaliser(batch.next_observation),
+            )
+            noise = normaliser(noise)
+        to_predict = None
+        if self.representation.bonus_prediction_weight:
+            to_predict = self._bonus(state.representation, state.whitening, batch)
+        representation, learned = self.representation.update(
+            state.representation, batch, noise, self.noise, to_predict
+        )
+        bonus = self._bonus(representation, state.whitening, batch)
+        planner, planned = self.planner.update(
+            state.planner,
+            self._features(representation),
+            batch._replace(reward=batch.reward + bonus),
+            key,
+        )
+        metrics = learned | planned | {"bonus": jnp.mean(bonus)}
+        return CtrlState(normaliser, representation, state.whitening, planner), metrics
+
+    def refresh(
+        self, state: CtrlState, observation: np.ndarray, action: np.ndarray, buffer_size: int
+    ) -> CtrlState:
+        """Line 7: the covariance anew, from a sample of the buffer under the current slow phi."""
+        whitening = self.confidence.refresh(
+            np.asarray(_slow_phi(self, state, observation, action)), buffer_size
+        )
+        return state._replace(whitening=whitening)
+
+    # Queries, on observations as the environment gives them.
+
+    def phi(self, state: CtrlState, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """The slow phi(s, a) that the planner reads: [B, d]."""
+        return state.representation.slow.phi(self.normalise(state, observation), action)
+
+    def bonus(self, state: CtrlState, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """The elliptical bonus: [B]."""
+        return self.confidence.bonus(state.whitening, self.phi(state, observation, action))
+
+    def q_value(self, state: CtrlState, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """The smaller of the twin Q values: [B]."""
+        phi = self._features(state.representation)
+        return jnp.min(
+            values(state.planner.critic, phi(self.normalise(state, observation), action)), axis=0
+        )
+
+    def log_ratio(
+        self,
+        state: CtrlState,
+        observation: jax.Array,
+        action: jax.Array,
+        next_observation: jax.Array,
+    ) -> jax.Array:
+        """log P(s'|s,a)/p(s') of each (s, a) [B] with each s' [K]: [B, K]."""
+        phi = self.phi(state, observation, action)
+        return self.representation.slow_log_ratio(
+            state.representation, phi, self.normalise(state, next_observation)
+        )
+
+    def normalise(self, state: CtrlState, observation: jax.Array) -> jax.Array:
+        return state.normaliser(observation) if self.normalise_observations else observation
+
+    def _bonus(
+        self, representation: Representation, whitening: jax.Array, batch: Batch
+    ) -> jax.Array:
+        """Line 8 on a batch of normalised observations; computed anew each time, never stored."""
+        if not self.confidence.bonus_scale:
+            return jnp.zeros(batch.reward.shape)
+        phi = representation.slow.phi(batch.observation, batch.action)
+        return self.confidence.bonus(whitening, phi)
+
+    def _features(self, representation: Representation) -> Phi:
+        """The function the planner is handed: slow phi, with (s, a) beside it if asked for."""
+        slow_phi = representation.slow.phi
+        if not self.raw_beside_phi:
+            return slow_phi
+        return lambda s, a: jnp.concatenate([slow_phi(s, a), s, a], axis=-1)
+
+
+@partial(jax.jit, static_argnums=0)
+def _slow_phi(
+    agent: CtrlUcb, state: CtrlState, observation: jax.Array, action: jax.Array
+) -> jax.Array:
+    return agent.phi(state, observation, action)

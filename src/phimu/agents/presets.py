@@ -1,0 +1,218 @@
+"""Agents by name, and presets: the paper's hyperparameter table, and settings for a laptop."""
+
+import difflib
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, NamedTuple
+
+from phimu.agents.ctrl_ucb import CtrlUcb
+from phimu.agents.sac import Sac
+from phimu.confidence import Elliptical
+from phimu.errors import InputError
+from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.representation.learner import Contrastive
+from phimu.representation.negatives import Negatives
+
+Agent = CtrlUcb | Sac
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When an online run collects, learns, evaluates and saves."""
+
+    learning_starts: int = 10_000
+    """Steps of uniformly random actions first; they are the random trajectories of the noise."""
+    batch_size: int = 256
+    """Transitions per update."""
+    buffer_size: int = 1_000_000
+    """Transitions the replay buffer holds."""
+    train_freq: int = 1
+    """Environment steps between two rounds of updates."""
+    gradient_steps: int = 1
+    """Updates per round."""
+    evaluate_every: int = 5_000
+    """Environment steps between two evaluations; 0 for none."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation, with the mode action."""
+    checkpoint_every: int = 10_000
+    """Environment steps between two checkpoints."""
+    log_every: int = 500
+    """Environment steps between two rows of training metrics."""
+
+    def __post_init__(self) -> None:
+        for field in ("batch_size", "train_freq", "gradient_steps", "checkpoint_every"):
+            if getattr(self, field) < 1:
+                raise InputError(f"{field} is {getattr(self, field)}: give at least 1.")
+        if self.learning_starts < 1:
+            raise InputError("learning_starts is 0: give at least 1 step to learn from.")
+
+
+class Preset(NamedTuple):
+    settings: Agent
+    schedule: Schedule
+
+
+AGENTS: dict[str, type[Agent]] = {"ctrl-ucb-m": CtrlUcb, "ctrl-ucb-l": CtrlUcb, "sac": Sac}
+DESCRIPTIONS = {
+    "ctrl-ucb-m": "CTRL-UCBM: contrastive phi, elliptical bonus, two-layer critic on phi",
+    "ctrl-ucb-l": "CTRL-UCBL: the same with a linear critic and phi made to predict the bonus",
+    "sac": "soft actor-critic: the same planner on (s, a); critic two_layer or three_layer",
+}
+PRESET_DESCRIPTIONS = {
+    "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, no bonus",
+    "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
+    "small": "for a laptop: phi 256-256-256, normalised, with (s, a) beside phi in the critic",
+    "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
+}
+PRESETS = tuple(PRESET_DESCRIPTIONS)
+
+
+def preset(agent: str, name: str) -> Preset:
+    """The settings of an agent under a preset."""
+    if agent not in DESCRIPTIONS:
+        raise InputError(f"agent is {agent!r}: choose one of {', '.join(DESCRIPTIONS)}.")
+    if name not in PRESETS:
+        raise InputError(f"preset is {name!r}: choose one of {', '.join(PRESETS)}.")
+    planner, schedule = _PLANNERS[name]
+    if agent == "sac":
+        return Preset(
+            Sac(replace(planner, critic="three_layer"), name in ("small", "maze")), schedule
+        )
+    settings = replace(_CTRL[name], planner=replace(planner, critic="two_layer"))
+    if agent == "ctrl-ucb-l":
+        settings = replace(
+            settings,
+            planner=replace(planner, critic="linear"),
+            representation=replace(settings.representation, bonus_prediction_weight=1.0),
+        )
+    return Preset(settings, schedule)
+
+
+def override(chosen: Preset, changes: dict[str, Any]) -> Preset:
+    """A preset with some fields changed, by their names alone: names are unique across parts."""
+    left = dict(changes)
+    settings, schedule = _override(chosen.settings, left), _override(chosen.schedule, left)
+    if left:
+        known = [*_names(chosen.settings), *_names(chosen.schedule)]
+        name = next(iter(left))
+        close = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
+        raise InputError(f"There is no setting {name!r}: {meant}")
+    return Preset(settings, schedule)
+
+
+def _override(part: Any, left: dict[str, Any]) -> Any:
+    changed = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if is_dataclass(value):
+            changed[field.name] = _override(value, left)
+        elif field.name in left:
+            changed[field.name] = left.pop(field.name)
+    return replace(part, **changed)
+
+
+def _names(part: Any) -> list[str]:
+    names = []
+    for field in fields(part):
+        value = getattr(part, field.name)
+        names += _names(value) if is_dataclass(value) else [field.name]
+    return names
+
+
+# The table "Hyperparameters used for CTRL-UCB" to the digit; what it leaves open is in
+# docs/deviations.md.
+_PAPER = SoftActorCritic(
+    discount=0.99,
+    target_rate=0.005,
+    actor_learning_rate=3e-4,
+    critic_learning_rate=3e-4,
+    entropy_learning_rate=3e-4,
+)
+_PLANNERS = {
+    "paper-mujoco": (
+        replace(_PAPER, actor_sizes=(256, 256), critic_width=2048, initial_entropy_weight=1.0),
+        Schedule(batch_size=256),
+    ),
+    "paper-dmc": (
+        replace(_PAPER, actor_sizes=(1024, 1024), critic_width=1024),
+        Schedule(batch_size=256, learning_starts=5_000),
+    ),
+    "small": (
+        replace(_PAPER, actor_sizes=(256, 256), critic_width=256, planner_layer_norm=True),
+        Schedule(learning_starts=1_000),
+    ),
+    "maze": (
+        replace(_PAPER, actor_sizes=(128, 128), critic_width=128, planner_layer_norm=True),
+        Schedule(learning_starts=20_000, train_freq=10),
+    ),
+}
+_CTRL = {
+    "paper-mujoco": CtrlUcb(
+        representation=Contrastive(
+            feature_sizes=(1024, 1024),
+            feature_dim=2048,
+            temperature=0.2,
+            feature_learning_rate=3e-4,
+            feature_rate=0.005,
+        ),
+        confidence=Elliptical(bonus_scale=0.0),
+    ),
+    "paper-dmc": CtrlUcb(
+        representation=Contrastive(
+            feature_sizes=(1024, 1024),
+            feature_dim=1024,
+            temperature=0.2,
+            feature_learning_rate=3e-4,
+            feature_rate=0.005,
+        ),
+        confidence=Elliptical(bonus_scale=5.0),
+    ),
+    "small": CtrlUcb(
+        representation=Contrastive(
+            feature_sizes=(256, 256),
+            feature_dim=256,
+            phi_output="unit_variance",
+            mu_output="tanh",
+            feature_layer_norm=True,
+            temperature=1.0,
+            learn_temperature=True,
+        ),
+        confidence=Elliptical(bonus_scale=0.0),
+        normalise_observations=True,
+        raw_beside_phi=True,
+    ),
+    "maze": CtrlUcb(
+        representation=Contrastive(
+            ratio="linear",
+            feature_sizes=(128, 128),
+            feature_dim=512,
+            phi_output="softmax",
+            mu_output="exponential",
+            fourier_features=128,
+            output_gain=4.0,
+            marginal_weight=0.1,
+            feature_learning_rate=2e-3,
+        ),
+        noise=Negatives(negatives=512),
+        normalise_observations=True,
+    ),
+}
+
+
+def maze_variant(ratio: str, loss: str, bonus_scale: float | None) -> Preset:
+    """CTRL-UCBL's maze preset with another ratio, loss or bonus."""
+    settings, schedule = preset("ctrl-ucb-l", "maze")
+    representation = replace(settings.representation, loss=loss)
+    if ratio == "exponential":
+        representation = replace(
+            representation,
+            ratio="exponential",
+            phi_output="identity",
+            mu_output="identity",
+            temperature=16.0,  # about sqrt(feature_dim), so that log ratios start near zero
+            output_gain=1.0,
+        )
+    confidence = settings.confidence
+    if bonus_scale is not None:
+        confidence = replace(confidence, bonus_scale=bonus_scale)
+    return Preset(replace(settings, representation=representation, confidence=confidence), schedule)

@@ -1,0 +1,65 @@
+"""Soft actor-critic: the same planner with phi = concatenation, so method and baseline share it."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from phimu.networks import RunningNormaliser
+from phimu.planning.critics import values
+from phimu.planning.soft_actor_critic import Planner, SoftActorCritic
+from phimu.types import Batch, Metrics, Spec
+
+
+class SacState(NamedTuple):
+    normaliser: RunningNormaliser
+    planner: Planner
+
+
+def concatenate(observation: jax.Array, action: jax.Array) -> jax.Array:
+    return jnp.concatenate([observation, action], axis=-1)
+
+
+@dataclass(frozen=True)
+class Sac:
+    """SAC, with a two- or three-layer critic."""
+
+    planner: SoftActorCritic = field(
+        default_factory=lambda: SoftActorCritic(critic="three_layer")
+    )
+    normalise_observations: bool = False
+    """Running normalisation of observations for actor and critic."""
+
+    def init(self, spec: Spec, key: jax.Array) -> SacState:
+        state = SacState(
+            RunningNormaliser(spec.observation_dim), self.planner.init(spec, sum(spec), key)
+        )
+        return jax.tree.map(jnp.copy, state)
+
+    def act(
+        self, state: SacState, observation: jax.Array, key: jax.Array, deterministic: bool
+    ) -> jax.Array:
+        """Actions in [-1, 1] for observations [..., D]."""
+        actor = state.planner.actor
+        observation = self.normalise(state, observation)
+        return actor.mode(observation) if deterministic else actor.sample(observation, key)[0]
+
+    def update(self, state: SacState, batch: Batch, key: jax.Array) -> tuple[SacState, Metrics]:
+        normaliser = state.normaliser
+        if self.normalise_observations:
+            normaliser = normaliser.include(batch.observation)
+            batch = batch._replace(
+                observation=normaliser(batch.observation),
+                next_observation=normaliser(batch.next_observation),
+            )
+        planner, metrics = self.planner.update(state.planner, concatenate, batch, key)
+        return SacState(normaliser, planner), metrics
+
+    def q_value(self, state: SacState, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """The smaller of the twin Q values: [B]."""
+        inputs = concatenate(self.normalise(state, observation), action)
+        return jnp.min(values(state.planner.critic, inputs), axis=0)
+
+    def normalise(self, state: SacState, observation: jax.Array) -> jax.Array:
+        return state.normaliser(observation) if self.normalise_observations else observation

@@ -1,0 +1,84 @@
+"""The command line. Commands import what they need when they run, so that --help is instant."""
+
+import importlib
+import sys
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    module: str
+    function: str
+    summary: str
+
+    def run(self, arguments: list[str]) -> None:
+        getattr(importlib.import_module(self.module), self.function)(arguments)
+
+
+COMMANDS = {
+    "train": Command("phimu.cli.train", "main", "train an agent on a task; the same command again resumes it"),
+    "evaluate": Command("phimu.cli.evaluate", "main", "run a trained agent's episodes, and film one"),
+    "plot": Command("phimu.cli.pictures", "plot", "draw the learning curves of runs"),
+    "heatmap": Command("phimu.cli.pictures", "heatmap", "draw and score the learned transition of a maze run"),
+    "agents": Command("phimu.cli.agents", "main", "list agents and presets"),
+    "demo": Command("phimu.cli.demo", "main", "the paper's first figure in about five minutes"),
+}
+
+EXAMPLES = """\
+Examples:
+  phimu demo
+  phimu train Pendulum-v1 --agent ctrl-ucb-m --preset small --steps 20000 --seed 0
+  phimu train Pendulum-v1 --agent sac --steps 20000 --discount 0.98
+  phimu evaluate runs/gymnasium/Pendulum-v1/sac/*/seed-0 --episodes 100
+  phimu plot runs/gymnasium/Pendulum-v1 --out curves.png
+
+`phimu COMMAND --help` explains a command; for train it lists every setting with its default."""
+
+
+def usage() -> str:
+    lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "phimu: reinforcement learning on learned linear-MDP representations (CTRL).",
+            "",
+            "Usage: phimu COMMAND ...",
+            "",
+            *lines,
+            "",
+            EXAMPLES,
+        ]
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; bad input is one sentence on standard error and exit code 2."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        from importlib.metadata import version
+
+        print(version("phimu"))
+        return 0
+    from phimu.errors import InputError
+
+    name, *rest = arguments
+    try:
+        if name not in COMMANDS:
+            raise InputError(_unknown(name))
+        COMMANDS[name].run(rest)
+    except InputError as error:
+        print(f"phimu: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("phimu: stopped; the same command resumes from the last checkpoint.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    meant = f" Did you mean {close[0]}?" if close else ""
+    return f"There is no command {name!r}: use one of {', '.join(COMMANDS)}.{meant}"

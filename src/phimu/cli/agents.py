@@ -1,0 +1,22 @@
+"""`phimu agents`: what can be trained, and with which presets."""
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS
+
+
+def main(arguments: list[str]) -> None:
+    tyro.cli(_run, args=arguments, prog="phimu agents")
+
+
+def _run() -> None:
+    """List the agents and presets of `phimu train`."""
+    console = Console()
+    for title, rows in (("agent", DESCRIPTIONS), ("preset", PRESET_DESCRIPTIONS)):
+        table = Table(title, "what it is", box=None, pad_edge=False)
+        for name, text in rows.items():
+            table.add_row(name, text)
+        console.print(table)
+        console.print()

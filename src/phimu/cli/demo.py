@@ -1,0 +1,41 @@
+"""`phimu demo`: train CTRL-UCBL in the four-room maze and show what it learned."""
+
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from phimu.cli.pictures import report
+from phimu.agents.presets import maze_variant
+from phimu.training.session import Output, RunConfig, load_run, train
+
+
+def main(arguments: list[str]) -> None:
+    tyro.cli(_run, args=arguments, prog="phimu demo")
+
+
+def _run(
+    ratio: Literal["linear", "exponential"] = "linear",
+    loss: Literal["ranking", "binary"] = "ranking",
+    bonus_scale: float | None = None,
+    steps: int = 100_000,
+    seed: int = 0,
+    episodes: int = 100,
+    runs: Path = Path("runs"),
+) -> None:
+    """Learn the four-room maze with CTRL-UCBL and draw the paper's Figure 1.
+
+    Args:
+        ratio: <phi, mu> itself, a true linear MDP, or exp(<phi, mu> / temperature).
+        loss: which noise contrastive loss.
+        bonus_scale: of the exploration bonus; the preset's if not given.
+        steps: environment steps.
+        seed: of everything random.
+        episodes: evaluation episodes for the success rate.
+        runs: where run directories go.
+    """
+    settings, schedule = maze_variant(ratio, loss, bonus_scale)
+    config = RunConfig("phimu/FourRooms-v0", "ctrl-ucb-l", settings, schedule, seed)
+    directory = train(config, steps, Output(runs=runs))
+    _, run = load_run(directory.path)
+    report(run, directory, episodes)

@@ -1,0 +1,92 @@
+"""`phimu plot` and `phimu heatmap`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from phimu.studies.curves import curves_of_runs
+from phimu.studies.figures import heat_map, learning_curves
+from phimu.studies.maze import maze_of, panels, scores
+from phimu.training.evaluation import evaluate
+from phimu.training.online import OnlineRun
+from phimu.training.run_directory import RunDirectory, write_atomically
+from phimu.training.session import load_run
+
+
+def plot(arguments: list[str]) -> None:
+    def run(
+        runs: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path = Path("curves.png")
+    ) -> None:
+        """Draw learning curves: one picture per task, seeds of a configuration as one band.
+
+        Args:
+            runs: run directories, or directories above them.
+            out: a .png or .svg; with several tasks, the task is added to the name.
+        """
+        groups = curves_of_runs(runs)
+        for task, curves in groups:
+            path = out
+            if len(groups) > 1:
+                path = out.with_stem(f"{out.stem}-{task.replace('/', '-')}")
+            learning_curves(path, curves, task)
+            print(path)
+
+    tyro.cli(run, args=arguments, prog="phimu plot")
+
+
+def heatmap(arguments: list[str]) -> None:
+    def run(run: Annotated[Path, tyro.conf.Positional], episodes: int = 100) -> None:
+        """Draw the learned transition of a maze run beside the true one, and score it.
+
+        Args:
+            run: a run directory of CTRL in phimu/FourRooms-v0.
+            episodes: evaluation episodes for the success rate.
+        """
+        _, loaded = load_run(run)
+        report(loaded, RunDirectory(run), episodes)
+
+    tyro.cli(run, args=arguments, prog="phimu heatmap")
+
+
+def report(run: OnlineRun, directory: RunDirectory, episodes: int) -> None:
+    """Scores and heat map of a maze run, written into its directory and printed."""
+    maze = maze_of(run)
+    result = scores(run)
+    evaluation = evaluate(run.policy(), run.task, episodes, seed=0).summary()
+    result |= {
+        "success_rate": evaluation["terminated"],
+        "mean_length": evaluation["length"],
+        "episodes": episodes,
+        "step": run.step,
+        "updates": run.updates,
+    }
+    picture = directory.figures / "heatmap.png"
+    picture.parent.mkdir(exist_ok=True)
+    heat_map(picture, panels(run), np.array(maze.rectangles), maze.size)
+    scores_file = directory.path / "scores.json"
+    write_atomically(scores_file, (json.dumps(result, indent=2) + "\n").encode())
+    print_scores(result)
+    print(f"\nheat map  {picture}\nscores    {scores_file}\nrun       {directory.path}")
+
+
+def print_scores(result: dict[str, float]) -> None:
+    table = Table("score", "value", "what it means", box=None, pad_edge=False)
+    for name, meaning in MEANINGS.items():
+        table.add_row(name, f"{result[name]:.3f}", meaning)
+    Console().print(table)
+
+
+MEANINGS = {
+    "total_variation_free": "learned against true transition, 70 pairs away from walls; 0 is perfect",
+    "total_variation_beside_walls": "the same for 30 pairs within one unit of a wall",
+    "total_variation_beside_inner_walls": "those of them at the inner walls",
+    "sampling_floor": "what a perfect ratio would score in free space on this many points",
+    "mean_abs_log_z": "how far the learned transition is from integrating to one",
+    "success_rate": "evaluation episodes that reached the goal",
+    "mean_length": "their mean length in steps",
+}

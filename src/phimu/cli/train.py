@@ -1,0 +1,95 @@
+"""`phimu train TASK --agent ... --preset ... --steps N` with any setting as a flag."""
+
+import dataclasses
+import json
+from typing import Annotated, Any
+
+import tyro
+
+from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
+from phimu.errors import InputError
+from phimu.training.session import Output, RunConfig, train
+
+
+def main(arguments: list[str]) -> None:
+    # The agent and the preset decide which settings there are and what their defaults are.
+    agent = _peek(arguments, "--agent", "ctrl-ucb-m")
+    chosen = _peek(arguments, "--preset", "small")
+    request = parse(arguments, agent, chosen)
+    config = RunConfig(
+        task=request.task,
+        agent=agent,
+        settings=request.settings,
+        schedule=request.schedule,
+        seed=request.seed,
+        task_options=_options(request.option),
+    )
+    directory = train(config, request.steps, request.output)
+    print(directory.path)
+
+
+def parse(arguments: list[str], agent: str, chosen: str) -> Any:
+    """The request as a dataclass whose settings are the agent's, with the preset as default."""
+    settings, schedule = preset(agent, chosen)
+    request = dataclasses.make_dataclass(
+        "Train",
+        [
+            ("task", Annotated[str, tyro.conf.Positional, _help("Gymnasium id, as Pendulum-v1")]),
+            ("agent", Annotated[str, _help("; ".join(f"{k}: {v}" for k, v in DESCRIPTIONS.items()))], agent),
+            ("preset", Annotated[str, _help(f"settings to start from: {', '.join(PRESETS)}")], chosen),
+            ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
+            ("seed", Annotated[int, _help("of everything random")], 0),
+            (
+                "option",
+                Annotated[
+                    tuple[str, ...],
+                    _help("constructor arguments of the task, as --option noise=0.5 reward=dense"),
+                ],
+                (),
+            ),
+            ("output", Output, Output()),
+            ("settings", type(settings), settings),
+            ("schedule", type(schedule), schedule),
+        ],
+        frozen=True,
+    )
+    return tyro.cli(
+        tyro.conf.configure(
+            tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff, tyro.conf.AvoidSubcommands
+        )(request),
+        args=arguments,
+        prog="phimu train",
+        description=(
+            "Train an agent. The run directory is named after the configuration, and running the "
+            "same command again resumes it. Defaults below are those of the preset."
+        ),
+    )
+
+
+def _help(text: str) -> Any:
+    return tyro.conf.arg(help=text)
+
+
+def _peek(arguments: list[str], flag: str, default: str) -> str:
+    """The value of one flag before the parser exists."""
+    value = default
+    for index, word in enumerate(arguments):
+        if word == flag and index + 1 < len(arguments):
+            value = arguments[index + 1]
+        elif word.startswith(flag + "="):
+            value = word.partition("=")[2]
+    return value
+
+
+def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`noise=0.5 reward=dense` as {"noise": 0.5, "reward": "dense"}."""
+    options = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise InputError(f"option is {pair!r}: write it as name=value.")
+        try:
+            options[name] = json.loads(text)
+        except json.JSONDecodeError:
+            options[name] = text
+    return options

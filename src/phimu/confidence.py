@@ -1,0 +1,75 @@
+"""Algorithm 1, lines 7-8: the covariance of phi and the elliptical term.
+
+b(s, a) = min(bonus_scale * sqrt(phi' Sigma^-1 phi), 2), Sigma = sum phi phi' + ridge I, on
+unit-norm phi. Added to the reward it is CTRL-UCB's bonus, taken from it CTRL-LCB's penalty.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from phimu.errors import InputError
+
+CAP = 2.0
+
+
+@dataclass(frozen=True)
+class Elliptical:
+    """How uncertainty is measured."""
+
+    bonus_scale: float = 5.0
+    """alpha of the bonus: 0 on MuJoCo, 5 on DM Control, 1 offline in the paper."""
+    ridge: float = 1.0
+    """lambda of the covariance."""
+    refresh_every: int = 1_000
+    """Updates between two estimates of the covariance, with the current slow phi."""
+    covariance_sample: int = 4_096
+    """Transitions the estimate uses; their sum is scaled to the size of the buffer."""
+
+    def __post_init__(self) -> None:
+        if self.bonus_scale < 0:
+            raise InputError(f"bonus_scale is {self.bonus_scale}: give 0 (no bonus) or more.")
+        if self.ridge <= 0:
+            raise InputError(f"ridge is {self.ridge}: give a positive number, 1.0 as a rule.")
+        if self.refresh_every < 1 or self.covariance_sample < 1:
+            raise InputError("refresh_every and covariance_sample must be at least 1.")
+
+    def init(self, feature_dim: int) -> jax.Array:
+        """The whitening of an empty buffer, Sigma = ridge I."""
+        return jnp.eye(feature_dim) / np.float32(np.sqrt(self.ridge))
+
+    def refresh(self, phi: np.ndarray, buffer_size: int) -> jax.Array:
+        """The whitening W with W' W = Sigma^-1, from a sample phi [n, d] of the buffer.
+
+        Factorised in float64 on the host: a float32 sum over a large buffer has no digits left
+        for a small ridge, and a d = 2048 factorisation costs about as much as an update, so it
+        runs on its own clock and outside the compiled step.
+        """
+        rows = unit_rows(np.asarray(phi, np.float64))
+        covariance = rows.T @ rows * (buffer_size / len(rows))
+        covariance[np.diag_indices_from(covariance)] += self.ridge
+        return jnp.asarray(whitening(covariance, self.ridge), jnp.float32)
+
+    def bonus(self, whitening: jax.Array, phi: jax.Array) -> jax.Array:
+        """min(bonus_scale * |W phi / |phi||, 2) for phi [..., d]: [...]."""
+        norm = jnp.linalg.norm(phi, axis=-1, keepdims=True)
+        white = (phi / jnp.maximum(norm, 1e-12)) @ whitening.T
+        return jnp.minimum(self.bonus_scale * jnp.linalg.norm(white, axis=-1), CAP)
+
+
+def unit_rows(phi: np.ndarray) -> np.ndarray:
+    return phi / np.maximum(np.linalg.norm(phi, axis=-1, keepdims=True), 1e-12)
+
+
+def whitening(covariance: np.ndarray, floor: float) -> np.ndarray:
+    """W with W' W = covariance^-1, whose eigenvalues are known to be at least `floor`."""
+    try:
+        lower = scipy.linalg.cholesky(covariance, lower=True)
+        return scipy.linalg.solve_triangular(lower, np.eye(len(lower)), lower=True)
+    except np.linalg.LinAlgError:
+        # Rank-deficient data and a ridge below the rounding of the sum.
+        values, vectors = scipy.linalg.eigh(covariance)
+        return (vectors / np.sqrt(np.maximum(values, floor))).T

@@ -1,0 +1,1 @@
+"""Transitions: the replay buffer of an online run."""

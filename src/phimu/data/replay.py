@@ -1,0 +1,80 @@
+"""The replay buffer: a ring of transitions, and the random trajectories of the warm-up beside it."""
+
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.types import Batch, Spec
+
+
+class Replay:
+    """Uniform replay in NumPy. The warm-up's next observations stay when the ring wraps.
+
+    Section 4.4 draws half of the negatives from random trajectories; those are the warm-up's.
+    """
+
+    def __init__(self, spec: Spec, capacity: int, warm_up: int):
+        if capacity < 1:
+            raise InputError(f"buffer_size is {capacity}: give at least 1.")
+        self.capacity = capacity
+        self.rows = Batch(
+            observation=np.zeros((capacity, spec.observation_dim), np.float32),
+            action=np.zeros((capacity, spec.action_dim), np.float32),
+            reward=np.zeros(capacity, np.float32),
+            next_observation=np.zeros((capacity, spec.observation_dim), np.float32),
+            terminated=np.zeros(capacity, np.float32),
+        )
+        self.random_next = np.zeros((warm_up, spec.observation_dim), np.float32)
+        self.added = 0
+
+    def __len__(self) -> int:
+        return min(self.added, self.capacity)
+
+    def add(
+        self,
+        observation: np.ndarray,
+        action: np.ndarray,
+        reward: float,
+        next_observation: np.ndarray,
+        terminated: bool,
+    ) -> None:
+        at = self.added % self.capacity
+        transition = (observation, action, reward, next_observation, terminated)
+        for column, value in zip(self.rows, transition, strict=True):
+            column[at] = value
+        if self.added < len(self.random_next):
+            self.random_next[self.added] = next_observation
+        self.added += 1
+
+    def sample(self, size: int, rng: np.random.Generator) -> Batch:
+        """`size` transitions, uniformly and with replacement."""
+        index = rng.integers(0, len(self), size)
+        return Batch(*(column[index] for column in self.rows))
+
+    def sample_next(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Next observations from the whole buffer: [size, observation_dim]."""
+        return self.rows.next_observation[rng.integers(0, len(self), size)]
+
+    def sample_random_next(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Next observations of random trajectories; of the buffer where there was no warm-up."""
+        warm = min(self.added, len(self.random_next))
+        if warm == 0:
+            return self.sample_next(size, rng)
+        return self.random_next[rng.integers(0, warm, size)]
+
+    def sample_pairs(self, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Up to `size` distinct (observation, action) rows, all of them if there are no more."""
+        index = np.arange(len(self))
+        if len(self) > size:
+            index = rng.choice(len(self), size, replace=False)
+        return self.rows.observation[index], self.rows.action[index]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What a checkpoint stores: the filled part of every column."""
+        filled = {name: column[: len(self)] for name, column in self.rows._asdict().items()}
+        return filled | {"random_next": self.random_next, "added": np.asarray(self.added)}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        self.added = int(arrays["added"])
+        for name, column in self.rows._asdict().items():
+            column[: len(self)] = arrays[name]
+        self.random_next[:] = arrays["random_next"]

@@ -1,0 +1,145 @@
+"""The Python interface: `Ctrl` and `Sac` with learn, predict, save and load as in SB3."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import gymnasium
+import jax
+import numpy as np
+
+from phimu.agents.ctrl_ucb import CtrlUcb
+from phimu.agents.presets import override, preset
+from phimu.environments.task import open_task
+from phimu.errors import InputError
+from phimu.training import checkpoint
+from phimu.training.evaluation import evaluate
+from phimu.training.online import OnlineRun, act
+from phimu.training.progress import Progress
+from phimu.training.run_directory import RunDirectory, open_run
+from phimu.training.session import RunConfig, load_config
+
+
+class Model:
+    """An agent in an environment. Use `Ctrl` or `Sac`."""
+
+    _agent = "sac"
+
+    def __init__(
+        self,
+        env: str | gymnasium.Env,
+        preset_name: str = "small",
+        seed: int = 0,
+        *,
+        task_options: dict[str, Any] | None = None,
+        **settings: Any,
+    ):
+        """`settings` are the fields of the configuration, as the flags of `phimu train`."""
+        task = open_task(env, **(task_options or {}))
+        chosen = override(preset(self._agent, preset_name), settings)
+        name = env if isinstance(env, str) else task.name
+        self.config = RunConfig(name, self._agent, *chosen, seed, task_options or {})
+        self.run = OnlineRun(chosen.settings, task, chosen.schedule, seed)
+
+    def learn(self, total_timesteps: int, progress_bar: bool = False) -> Self:
+        """Train for this many further environment steps."""
+        if total_timesteps < 1:
+            raise InputError(f"total_timesteps is {total_timesteps}: give at least 1.")
+        until = self.run.step + total_timesteps
+        with Progress(until, self.run.step, quiet=not progress_bar) as progress:
+            while self.run.step < until:
+                self.run.advance()
+                shown = dict(self.run.metrics)
+                if self.run.returns:
+                    shown["return"] = self.run.recent_return()
+                progress.update(self.run.step, shown)
+        return self
+
+    def predict(
+        self,
+        observation: np.ndarray,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, Any]:
+        """The action for one observation or a batch, in the environment's own range."""
+        del episode_start
+        size = self.run.task.spec.observation_dim
+        shape = self.run.task.env.observation_space.shape
+        flat = np.asarray(observation, np.float32)
+        batched = flat.shape[1:] == shape
+        if not batched and flat.shape != shape:
+            raise InputError(
+                f"observation has shape {flat.shape}: give {shape}, or a batch of them."
+            )
+        self._calls = getattr(self, "_calls", 0) + 1
+        actions = act(
+            self.run.agent,
+            deterministic,
+            self.run.state,
+            flat.reshape(-1, size),
+            self.config.seed,
+            self._calls,
+        )
+        scaled = np.stack([self.run.task.to_env_action(a) for a in np.asarray(actions)])
+        return (scaled if batched else scaled[0]), state
+
+    def evaluate(self, episodes: int = 10, seed: int = 0) -> dict[str, float]:
+        """Mean return and length of episodes in mode action, on a fresh copy of a named task."""
+        task = open_task(self.config.task, **self.config.task_options)
+        return evaluate(self.run.policy(), task, episodes, seed).summary()
+
+    def q_value(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Q(s, a) for [B, ...] pairs, actions in [-1, 1]: [B]."""
+        return self._query("q_value", observation, action)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a directory: configuration, networks, optimisers, replay."""
+        directory = open_run(Path(path), self.config.to_json(), ["Model.save"])
+        self.run.save(directory.checkpoints)
+
+    @classmethod
+    def load(cls, path: str | Path, env: gymnasium.Env | None = None) -> Self:
+        """A saved model, or a run of `phimu train`; `env` where the task has no Gymnasium id."""
+        path = Path(path)
+        config = load_config(path)
+        saved = checkpoint.load(RunDirectory(path).checkpoints)
+        if saved is None:
+            raise InputError(f"{path} has no checkpoint to load.")
+        model = cls.__new__(cls)
+        model.config = config
+        task = open_task(config.task, **config.task_options) if env is None else open_task(env)
+        model.run = OnlineRun(config.settings, task, config.schedule, config.seed)
+        model.run.restore(saved, print)
+        return model
+
+    def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
+        query = jax.jit(getattr(self.run.agent, name))
+        return np.asarray(query(self.run.state, *(np.asarray(a, np.float32) for a in arrays)))
+
+
+class Sac(Model):
+    """Soft actor-critic, on the planner that CTRL uses."""
+
+
+class Ctrl(Model):
+    """CTRL-UCB: `version` "m" has a two-layer critic, "l" a linear one."""
+
+    def __init__(self, env: str | gymnasium.Env, version: str = "m", **rest: Any):
+        if version not in ("m", "l"):
+            raise InputError(f"version is {version!r}: choose 'm' (two-layer) or 'l' (linear).")
+        self._agent = f"ctrl-ucb-{version}"
+        super().__init__(env, **rest)
+
+    def phi(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """The features the planner reads: [B, d]."""
+        return self._query("phi", observation, action)
+
+    def bonus(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """The exploration bonus: [B]."""
+        return self._query("bonus", observation, action)
+
+    def density_ratio(
+        self, observation: np.ndarray, action: np.ndarray, next_observation: np.ndarray
+    ) -> np.ndarray:
+        """P(s'|s,a) / p(s') of every pair [B] with every next observation [K]: [B, K]."""
+        return np.exp(self._query("log_ratio", observation, action, next_observation))

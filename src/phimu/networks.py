@@ -1,0 +1,160 @@
+"""Small networks: dense layers, ELU MLPs, Fourier inputs, the tanh-Gaussian, running normalisation."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"elu": jax.nn.elu, "relu": jax.nn.relu}
+
+
+def standardise(x: jax.Array) -> jax.Array:
+    """Zero mean and unit variance over the last axis: LayerNorm without learned scale and shift."""
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(jnp.mean(centred**2, axis=-1, keepdims=True) + 1e-5)
+
+
+class Dense(eqx.Module):
+    """x W + b on the last axis, so that one vector and a batch are the same call."""
+
+    weight: jax.Array  # [inputs, outputs]
+    bias: jax.Array  # [outputs]
+
+    def __init__(self, inputs: int, outputs: int, key: jax.Array, gain: float = 1.0):
+        scale = gain * np.sqrt(2.0 / (inputs + outputs))  # Glorot, as in the authors' group's code
+        self.weight = scale * jax.random.normal(key, (inputs, outputs))
+        self.bias = jnp.zeros(outputs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x @ self.weight + self.bias
+
+
+class Fourier(eqx.Module):
+    """x beside sines and cosines of random projections of it; the frequencies are never trained.
+
+    Sharp structure (a wall) is out of reach of a smooth MLP on raw coordinates; a few
+    frequencies put it within reach.
+    """
+
+    frequencies: jax.Array  # [inputs, count]
+
+    def __init__(self, inputs: int, count: int, scale: float, key: jax.Array):
+        self.frequencies = 2 * np.pi * scale * jax.random.normal(key, (inputs, count))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        angle = x @ jax.lax.stop_gradient(self.frequencies)
+        return jnp.concatenate([x, jnp.sin(angle), jnp.cos(angle)], axis=-1)
+
+
+class MLP(eqx.Module):
+    """Dense layers with an activation between them, LayerNorm before it if asked for."""
+
+    layers: tuple[Dense, ...]
+    activation: str = eqx.field(static=True)
+    layer_norm: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        key: jax.Array,
+        activation: str = "elu",
+        layer_norm: bool = False,
+        last_gain: float = 1.0,
+    ):
+        keys = jax.random.split(key, len(sizes) - 1)
+        gains = [1.0] * (len(sizes) - 2) + [last_gain]
+        self.layers = tuple(
+            Dense(m, n, k, gain)
+            for m, n, k, gain in zip(sizes[:-1], sizes[1:], keys, gains, strict=True)
+        )
+        self.activation = activation
+        self.layer_norm = layer_norm
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for layer in self.layers[:-1]:
+            x = layer(x)
+            x = ACTIVATIONS[self.activation](standardise(x) if self.layer_norm else x)
+        return self.layers[-1](x)
+
+
+LOG_STD_RANGE = (-5.0, 2.0)
+
+
+class TanhGaussian(eqx.Module):
+    """A policy on [-1, 1]^n: a Gaussian whose sample goes through tanh."""
+
+    network: MLP
+
+    def __init__(
+        self,
+        observation_dim: int,
+        action_dim: int,
+        sizes: Sequence[int],
+        key: jax.Array,
+        activation: str = "elu",
+        layer_norm: bool = False,
+    ):
+        widths = (observation_dim, *sizes, 2 * action_dim)
+        self.network = MLP(widths, key, activation, layer_norm, last_gain=0.1)
+
+    def __call__(self, observation: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Mean and log standard deviation before the tanh, each [..., action_dim]."""
+        mean, raw = jnp.split(self.network(observation), 2, axis=-1)
+        low, high = LOG_STD_RANGE
+        return mean, low + 0.5 * (high - low) * (jnp.tanh(raw) + 1.0)
+
+    def mode(self, observation: jax.Array) -> jax.Array:
+        return jnp.tanh(self(observation)[0])
+
+    def sample(self, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """An action [..., action_dim] and its log density [...]."""
+        mean, log_std = self(observation)
+        noise = jax.random.normal(key, mean.shape)
+        before = mean + jnp.exp(log_std) * noise
+        # log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)): no loss of digits for large |x|
+        squash = 2.0 * (np.log(2.0) - before - jax.nn.softplus(-2.0 * before))
+        log_density = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - squash
+        return jnp.tanh(before), jnp.sum(log_density, axis=-1)
+
+
+class RunningNormaliser(eqx.Module):
+    """Mean and variance of all observations seen so far (Chan's parallel update)."""
+
+    mean: jax.Array  # [observation_dim]
+    variance: jax.Array  # [observation_dim]
+    count: jax.Array  # []
+
+    def __init__(self, observation_dim: int):
+        self.mean = jnp.zeros(observation_dim)
+        self.variance = jnp.ones(observation_dim)
+        self.count = jnp.zeros(())
+
+    def include(self, observation: jax.Array) -> "RunningNormaliser":
+        """The normaliser that has also seen these [B, observation_dim]."""
+        total = self.count + observation.shape[0]
+        share = observation.shape[0] / total
+        difference = jnp.mean(observation, axis=0) - self.mean
+        spread = (1 - share) * self.variance + share * jnp.var(observation, axis=0)
+        mean = self.mean + share * difference
+        variance = spread + share * (1 - share) * difference**2
+        return eqx.tree_at(
+            lambda n: (n.mean, n.variance, n.count), self, (mean, variance, total)
+        )
+
+    def __call__(self, observation: jax.Array) -> jax.Array:
+        # Components that never vary divide by 1e-3, not by zero; far outliers are clipped.
+        scaled = (observation - self.mean) * jax.lax.rsqrt(self.variance + 1e-6)
+        return jnp.clip(scaled, -10.0, 10.0)
+
+
+Tree = TypeVar("Tree")
+
+
+def polyak(slow: Tree, fast: Tree, rate: float) -> Tree:
+    """slow + rate (fast - slow) on every array of a tree."""
+    return jax.tree.map(
+        lambda s, f: s + rate * (f - s) if eqx.is_inexact_array(s) else s, slow, fast
+    )

@@ -1,0 +1,97 @@
+"""Q heads on phi: linear (UCBL), linear plus hidden (appendix B), two and three layers (UCBM, SAC).
+
+A critic is a twin: every array has a leading axis of 2 and a call gives both values.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import equinox as eqx
+import jax
+
+from phimu.networks import ACTIVATIONS, MLP, Dense, standardise
+
+CriticName = Literal["linear", "linear_plus_hidden", "two_layer", "three_layer"]
+
+
+class Linear(eqx.Module):
+    """Q = w' phi. Deviation: a bias, because phi need not contain the constant function."""
+
+    out: Dense
+
+    def __init__(self, inputs: int, width: int, key: jax.Array, activation: str, norm: bool):
+        del width, activation, norm
+        self.out = Dense(inputs, 1, key)
+
+    def __call__(self, phi: jax.Array) -> jax.Array:
+        return self.out(phi)[..., 0]
+
+
+class LinearPlusHidden(eqx.Module):
+    """Q = w1' phi + w2' sigma(w3' phi), equation (q_param): the second term can follow the bonus."""
+
+    direct: Dense
+    hidden: Dense
+    out: Dense
+    activation: str = eqx.field(static=True)
+    norm: bool = eqx.field(static=True)
+
+    def __init__(self, inputs: int, width: int, key: jax.Array, activation: str, norm: bool):
+        direct, hidden, out = jax.random.split(key, 3)
+        self.direct = Dense(inputs, 1, direct)
+        self.hidden = Dense(inputs, width, hidden)
+        self.out = Dense(width, 1, out)
+        self.activation = activation
+        self.norm = norm
+
+    def __call__(self, phi: jax.Array) -> jax.Array:
+        hidden = self.hidden(phi)
+        hidden = ACTIVATIONS[self.activation](standardise(hidden) if self.norm else hidden)
+        return (self.direct(phi) + self.out(hidden))[..., 0]
+
+
+class Layers(eqx.Module):
+    """An MLP with `hidden_layers` hidden layers and a scalar output."""
+
+    network: MLP
+
+    def __init__(
+        self,
+        hidden_layers: int,
+        inputs: int,
+        width: int,
+        key: jax.Array,
+        activation: str,
+        norm: bool,
+    ):
+        self.network = MLP((inputs, *[width] * hidden_layers, 1), key, activation, norm)
+
+    def __call__(self, phi: jax.Array) -> jax.Array:
+        return self.network(phi)[..., 0]
+
+
+def _layers(hidden_layers: int) -> Callable[..., Layers]:
+    return lambda *args: Layers(hidden_layers, *args)
+
+
+CRITICS: dict[str, Callable[..., eqx.Module]] = {
+    "linear": Linear,
+    "linear_plus_hidden": LinearPlusHidden,
+    "two_layer": _layers(1),
+    "three_layer": _layers(2),
+}
+
+
+def twin(
+    name: str, inputs: int, width: int, key: jax.Array, activation: str, norm: bool
+) -> eqx.Module:
+    """Two critics of one kind with different starts, stacked."""
+    make = CRITICS[name]
+    return eqx.filter_vmap(lambda k: make(inputs, width, k, activation, norm))(
+        jax.random.split(key, 2)
+    )
+
+
+def values(critic: eqx.Module, phi: jax.Array) -> jax.Array:
+    """Both Q values of phi [B, d]: [2, B]."""
+    return eqx.filter_vmap(lambda head, x: head(x), in_axes=(eqx.if_array(0), None))(critic, phi)

@@ -1,0 +1,148 @@
+"""The planner of appendix B: soft actor-critic whose critic reads a function phi(s, a).
+
+The planner is handed the function, never the learner behind it, and differentiates its losses
+with respect to its own parameters only: no TD or policy gradient can reach phi.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from phimu.errors import InputError
+from phimu.networks import TanhGaussian, polyak
+from phimu.planning.critics import CriticName, twin, values
+from phimu.types import Batch, Metrics, Spec
+
+Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
+
+
+class Planner(NamedTuple):
+    """Training state of actor, twin critic and entropy weight."""
+
+    actor: TanhGaussian
+    critic: eqx.Module
+    slow_critic: eqx.Module
+    log_entropy_weight: jax.Array
+    actor_optimiser: optax.OptState
+    critic_optimiser: optax.OptState
+    entropy_optimiser: optax.OptState
+
+
+@dataclass(frozen=True)
+class SoftActorCritic:
+    """How a policy is planned on phi."""
+
+    critic: CriticName = "two_layer"
+    """Q on phi: linear (UCBL), linear_plus_hidden (appendix B), two_layer (UCBM), three_layer."""
+    critic_width: int = 256
+    """Units of the critic's hidden layers."""
+    actor_sizes: tuple[int, ...] = (256, 256)
+    """Hidden layers of the actor."""
+    activation: Literal["elu", "relu"] = "elu"
+    """Activation of actor and critic."""
+    planner_layer_norm: bool = False
+    """LayerNorm in the hidden layers of actor and critic."""
+    discount: float = 0.99
+    """gamma."""
+    target_rate: float = 0.005
+    """How fast the target critic follows ("Target Update Tau")."""
+    critic_learning_rate: float = 3e-4
+    """Adam's step for the critic."""
+    actor_learning_rate: float = 3e-4
+    """Adam's step for the actor."""
+    entropy_learning_rate: float = 3e-4
+    """Adam's step for the entropy weight."""
+    initial_entropy_weight: float = 0.1
+    """Where the automatic entropy weight starts."""
+    target_entropy: float | None = None
+    """Entropy the policy is held at; by default minus the number of action dimensions."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.discount < 1:
+            raise InputError(f"discount is {self.discount}: give a number from 0 to below 1.")
+
+    def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
+        return (
+            optax.adam(self.actor_learning_rate),
+            optax.adam(self.critic_learning_rate),
+            optax.adam(self.entropy_learning_rate),
+        )
+
+    def init(self, spec: Spec, feature_dim: int, key: jax.Array) -> Planner:
+        actor_key, critic_key = jax.random.split(key)
+        style = (self.activation, self.planner_layer_norm)
+        actor = TanhGaussian(*spec, self.actor_sizes, actor_key, *style)
+        critic = twin(self.critic, feature_dim, self.critic_width, critic_key, *style)
+        log_weight = jnp.log(jnp.asarray(self.initial_entropy_weight, jnp.float32))
+        for_actor, for_critic, for_entropy = self.optimisers()
+        return Planner(
+            actor,
+            critic,
+            critic,
+            log_weight,
+            for_actor.init(actor),
+            for_critic.init(critic),
+            for_entropy.init(log_weight),
+        )
+
+    def update(
+        self, state: Planner, phi: Phi, batch: Batch, key: jax.Array
+    ) -> tuple[Planner, Metrics]:
+        """One critic, one actor and one entropy-weight step, then the target critic's."""
+        target_key, actor_key = jax.random.split(key)
+        for_actor, for_critic, for_entropy = self.optimisers()
+        weight = jnp.exp(state.log_entropy_weight)
+
+        next_action, next_log_density = state.actor.sample(batch.next_observation, target_key)
+        next_value = jnp.min(
+            values(state.slow_critic, phi(batch.next_observation, next_action)), axis=0
+        )
+        next_value = next_value - weight * next_log_density
+        target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
+        here = phi(batch.observation, batch.action)
+
+        def critic_loss(critic: eqx.Module) -> tuple[jax.Array, jax.Array]:
+            both = values(critic, here)  # [2, B]
+            return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
+
+        (td_loss, value), grads = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        updates, critic_optimiser = for_critic.update(grads, state.critic_optimiser)
+        critic = eqx.apply_updates(state.critic, updates)
+
+        def actor_loss(actor: TanhGaussian) -> tuple[jax.Array, jax.Array]:
+            action, log_density = actor.sample(batch.observation, actor_key)
+            value = jnp.min(values(critic, phi(batch.observation, action)), axis=0)
+            return jnp.mean(weight * log_density - value), -jnp.mean(log_density)
+
+        (policy_loss, entropy), grads = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
+        updates, actor_optimiser = for_actor.update(grads, state.actor_optimiser)
+        actor = eqx.apply_updates(state.actor, updates)
+
+        aim = self.target_entropy
+        if aim is None:
+            aim = -float(batch.action.shape[-1])
+        # d/dw of exp(w) (entropy - aim), without the factor exp(w): steps do not vanish with it
+        updates, entropy_optimiser = for_entropy.update(entropy - aim, state.entropy_optimiser)
+        log_weight = state.log_entropy_weight + updates
+
+        state = Planner(
+            actor,
+            critic,
+            polyak(state.slow_critic, critic, self.target_rate),
+            log_weight,
+            actor_optimiser,
+            critic_optimiser,
+            entropy_optimiser,
+        )
+        return state, {
+            "td_loss": td_loss,
+            "value": value,
+            "policy_loss": policy_loss,
+            "entropy": entropy,
+            "entropy_weight": weight,
+        }

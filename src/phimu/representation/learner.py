@@ -1,0 +1,197 @@
+"""One update of the representation: contrastive loss, regularisers, reward head, slow copies."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from phimu.errors import InputError
+from phimu.networks import MLP, Dense, Fourier, polyak
+from phimu.representation.features import (
+    FeatureMap,
+    Features,
+    MuOutput,
+    PhiOutput,
+    SlowFeatures,
+)
+from phimu.representation.losses import LOSSES, log_marginal, marginal_penalty, mu_norm_penalty
+from phimu.representation.negatives import Negatives
+from phimu.representation.ratio import RATIOS
+from phimu.types import Batch, Metrics, Spec
+
+NON_NEGATIVE = {"softmax", "softplus", "sigmoid", "gaussian", "exponential"}
+
+
+class Representation(NamedTuple):
+    """Training state of phi and mu."""
+
+    features: Features
+    slow: SlowFeatures
+    optimiser: optax.OptState
+
+
+@dataclass(frozen=True)
+class Contrastive:
+    """How phi and mu are parametrised and learned."""
+
+    loss: Literal["ranking", "binary"] = "ranking"
+    """Which NCE objective: equation (ranking) or equation (binary)."""
+    ratio: Literal["exponential", "linear"] = "exponential"
+    """exp(<phi, mu> / temperature), or <phi, mu> itself (a true linear MDP)."""
+    feature_dim: int = 2048
+    """d, the size of phi and mu."""
+    feature_sizes: tuple[int, ...] = (1024, 1024)
+    """Hidden layers of phi and of mu."""
+    phi_output: PhiOutput = "identity"
+    """Last function of phi; the linear ratio wants softmax or softplus."""
+    mu_output: MuOutput = "tanh"
+    """Last function of mu; section 4.1 offers sigmoid, gaussian and tanh to bound it."""
+    feature_layer_norm: bool = False
+    """LayerNorm in the hidden layers of phi and mu."""
+    fourier_features: int = 0
+    """Random frequencies of the observation fed to phi and mu besides it; 0 is none."""
+    fourier_scale: float = 0.5
+    """Standard deviation of those frequencies, in cycles per normalised unit."""
+    output_gain: float = 1.0
+    """Scale of the last layers at the start: above 1, soft clusters begin distinct."""
+    temperature: float = 0.2
+    """Divides <phi, mu> in the exponential ratio."""
+    learn_temperature: bool = False
+    """Whether the temperature is learned, starting from `temperature`."""
+    marginal_weight: float = 0.0
+    """Weight of (log int phi mu p)^2, section 4.2."""
+    mu_norm_weight: float = 0.0
+    """Weight of E_p |mu|^2, section 4.1."""
+    reward_weight: float = 0.0
+    """Weight of the linear reward head's squared error."""
+    bonus_prediction_weight: float = 0.0
+    """Weight of CTRL-UCBL's loss: phi predicts the bonus linearly, appendix C."""
+    feature_learning_rate: float = 3e-4
+    """Adam's step for phi and mu ("Model lr")."""
+    feature_rate: float = 0.005
+    """How fast the slow copies follow ("Model Update Tau")."""
+
+    def __post_init__(self) -> None:
+        if self.ratio == "linear":
+            for field in ("phi_output", "mu_output"):
+                if getattr(self, field) not in NON_NEGATIVE:
+                    raise InputError(
+                        f"{field} is {getattr(self, field)!r}, which can be negative: "
+                        f"ratio=linear needs one of {', '.join(sorted(NON_NEGATIVE))}."
+                    )
+        if self.feature_dim < 1:
+            raise InputError(f"feature_dim is {self.feature_dim}: give at least 1.")
+
+    def optimiser(self) -> optax.GradientTransformation:
+        return optax.adam(self.feature_learning_rate)
+
+    def init(self, spec: Spec, key: jax.Array) -> Representation:
+        fourier_key, phi_key, mu_key, reward_key, bonus_key = jax.random.split(key, 5)
+        fourier, width = None, spec.observation_dim
+        if self.fourier_features:
+            fourier = Fourier(width, self.fourier_features, self.fourier_scale, fourier_key)
+            width += 2 * self.fourier_features
+        shape = (*self.feature_sizes, self.feature_dim)
+
+        def feature_map(inputs: int, key: jax.Array, output: str) -> FeatureMap:
+            network = MLP(
+                (inputs, *shape),
+                key,
+                layer_norm=self.feature_layer_norm,
+                last_gain=self.output_gain,
+            )
+            return FeatureMap(fourier, network, output)
+
+        features = Features(
+            phi=feature_map(width + spec.action_dim, phi_key, self.phi_output),
+            mu=feature_map(width, mu_key, self.mu_output),
+            reward_head=Dense(self.feature_dim, 1, reward_key),
+            bonus_head=Dense(self.feature_dim, 1, bonus_key),
+            log_temperature=jnp.asarray(np.log(self.temperature), jnp.float32),
+            log_normaliser=jnp.zeros(()),
+        )
+        slow = SlowFeatures(features.phi, features.mu, jnp.ones(self.feature_dim))
+        return Representation(features, slow, self.optimiser().init(features))
+
+    def log_ratio(
+        self, phi: jax.Array, mu: jax.Array, mu_mean: jax.Array, log_temperature: jax.Array
+    ) -> jax.Array:
+        """log P(s'|s,a)/p(s') of every pair: [B, K]."""
+        if self.ratio == "linear":
+            # With phi on the simplex and E_p mu = 1 in every component the integral is one.
+            mu = mu / mu_mean
+        return RATIOS[self.ratio](phi, mu, jnp.exp(log_temperature))
+
+    def update(
+        self,
+        state: Representation,
+        batch: Batch,
+        noise: jax.Array,
+        negatives: Negatives,
+        bonus: jax.Array | None = None,
+    ) -> tuple[Representation, Metrics]:
+        """One Adam step on the loss, and one step of the slow copies towards the result."""
+        gradient = jax.grad(self.objective, has_aux=True)
+        grads, (metrics, mu_mean) = gradient(state.features, batch, noise, negatives, bonus)
+        updates, optimiser = self.optimiser().update(grads, state.optimiser)
+        features = eqx.apply_updates(state.features, updates)
+        slow = polyak(
+            state.slow, SlowFeatures(features.phi, features.mu, mu_mean), self.feature_rate
+        )
+        return Representation(features, slow, optimiser), metrics
+
+    def objective(
+        self,
+        features: Features,
+        batch: Batch,
+        noise: jax.Array,
+        negatives: Negatives,
+        bonus: jax.Array | None,
+    ) -> tuple[jax.Array, tuple[Metrics, jax.Array]]:
+        """The whole loss, with its metrics and the mean of mu over the batch's base measure."""
+        phi = features.phi(batch.observation, batch.action)  # [B, d]
+        mu = features.mu(jnp.concatenate([batch.next_observation, noise]))  # [B + K, d]
+        mu_mean = jnp.mean(mu, axis=0)
+        log_temperature = features.log_temperature
+        if not self.learn_temperature:
+            log_temperature = jax.lax.stop_gradient(log_temperature)
+        log_ratios = self.log_ratio(phi, mu, mu_mean, log_temperature)
+        positive, negative = negatives.split(log_ratios)
+        count = negatives.count(phi.shape[0])
+
+        nce = LOSSES[self.loss](positive, negative, count, features.log_normaliser)
+        total = nce
+        metrics = {
+            "nce_loss": nce,
+            "nce_accuracy": jnp.mean(positive > jnp.max(negative, axis=1)),
+            "log_normaliser": jnp.mean(log_marginal(negative, count)),
+        }
+        if self.marginal_weight:
+            total += self.marginal_weight * marginal_penalty(negative, count)
+        if self.mu_norm_weight:
+            total += self.mu_norm_weight * mu_norm_penalty(mu)
+        if self.reward_weight:
+            predicted = features.reward_head(phi)[:, 0]
+            metrics["reward_loss"] = jnp.mean((predicted - batch.reward) ** 2)
+            total += self.reward_weight * metrics["reward_loss"]
+        if self.bonus_prediction_weight and bonus is not None:
+            predicted = features.bonus_head(phi)[:, 0]
+            metrics["bonus_loss"] = jnp.mean((predicted - bonus) ** 2)
+            total += self.bonus_prediction_weight * metrics["bonus_loss"]
+        return total, (metrics, mu_mean)
+
+    def slow_log_ratio(
+        self, state: Representation, phi: jax.Array, next_observation: jax.Array
+    ) -> jax.Array:
+        """log ratio of slow phi [B, d] to every next observation [K, D]: [B, K]."""
+        slow = state.slow
+        shift = state.features.log_normaliser if self.loss == "binary" else jnp.zeros(())
+        ratios = self.log_ratio(
+            phi, slow.mu(next_observation), slow.mu_mean, state.features.log_temperature
+        )
+        return ratios - shift
+

@@ -1,0 +1,51 @@
+"""The two noise contrastive losses of section 2.2 and the two regularisers of section 4.
+
+All take log ratios: `positive` [B] of the observed s', `negative` [B, M] of the noise. An entry
+of -inf in `negative` is a place without a sample (the diagonal of in-batch negatives); `count`
+is K, how many samples a row really has.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Loss = Callable[[jax.Array, jax.Array, int, jax.Array], jax.Array]
+
+
+def ranking(
+    positive: jax.Array, negative: jax.Array, count: int, log_normaliser: jax.Array
+) -> jax.Array:
+    """Equation (ranking): pick the true s' out of K + 1. It needs no normaliser."""
+    del count, log_normaliser
+    total = jnp.logaddexp(positive, jax.nn.logsumexp(negative, axis=1))
+    return jnp.mean(total - positive)
+
+
+def binary(
+    positive: jax.Array, negative: jax.Array, count: int, log_normaliser: jax.Array
+) -> jax.Array:
+    """Equation (binary): tell s' from noise one by one, with h = f e^-c / (f e^-c + K)."""
+    shift = log_normaliser + np.log(count)
+    real = jax.nn.softplus(-(positive - shift))  # -log h
+    noise = jnp.sum(jax.nn.softplus(negative - shift), axis=1)  # -sum log(1 - h)
+    return jnp.mean(real + noise)
+
+
+LOSSES: dict[str, Loss] = {"ranking": ranking, "binary": binary}
+
+
+def log_marginal(negative: jax.Array, count: int) -> jax.Array:
+    """log Z(s, a) = log of the mean ratio over samples of the base measure: [B]."""
+    return jax.nn.logsumexp(negative, axis=1) - np.log(count)
+
+
+def marginal_penalty(negative: jax.Array, count: int) -> jax.Array:
+    """Section 4.2: E (log int phi mu p)^2, which holds every row's integral at one."""
+    return jnp.mean(log_marginal(negative, count) ** 2)
+
+
+def mu_norm_penalty(mu: jax.Array) -> jax.Array:
+    """Section 4.1: E_p |mu(s')|^2, the upper bound of the normalisation condition."""
+    return jnp.mean(jnp.sum(mu**2, axis=1))

@@ -1,0 +1,1 @@
+"""What is made from runs: scores, tables and figures."""

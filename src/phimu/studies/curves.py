@@ -1,0 +1,148 @@
+"""Learning curves, read from run directories."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.training.log import read_metrics
+from phimu.training.run_directory import (
+    CONFIG,
+    RunDirectory,
+    config_hash,
+    differences,
+    read_config,
+)
+
+Returns = dict[int, float]  # step to return
+
+
+class Curve(NamedTuple):
+    """The evaluations of one configuration under several seeds."""
+
+    label: str
+    steps: np.ndarray  # [steps]
+    values: np.ndarray  # [seeds, steps]
+
+
+class _Group(NamedTuple):
+    """The seeds of one configuration."""
+
+    directory: Path  # the parent of the runs
+    config: dict[str, Any]  # without the seed
+    seeds: list[tuple[int, Returns]]
+
+
+def curves_of_runs(runs: Sequence[Path]) -> list[tuple[str, list[Curve]]]:
+    """The curves of each task, in the order in which the tasks, then the runs, are first met.
+
+    A directory that is no run itself stands for all the runs below it.
+    """
+    by_task: dict[str, list[_Group]] = {}
+    for group in _grouped(runs):
+        by_task.setdefault(group.config["task"], []).append(group)
+    return [
+        (
+            task,
+            [_curve(label, group) for label, group in zip(_labels(groups), groups, strict=True)],
+        )
+        for task, groups in by_task.items()
+    ]
+
+
+def _grouped(runs: Sequence[Path]) -> list[_Group]:
+    found = {run.resolve(): run for path in runs for run in _runs_below(Path(path))}
+    if not found:
+        raise InputError("There is no run to read: name at least one run directory.")
+    groups: dict[tuple[Path, str], _Group] = {}
+    for resolved, run in found.items():
+        config = read_config(run)
+        for name in ("task", "agent"):
+            if not isinstance(config.get(name), str):
+                raise InputError(f"{run / CONFIG} names no {name}: name the directory of a run.")
+        seed = config.pop("seed", 0)
+        # The parent is the configuration; its hash too, lest a renamed directory mix two of them.
+        key = resolved.parent, config_hash(config)
+        group = groups.setdefault(key, _Group(run.parent, config, []))
+        group.seeds.append((seed, _returns(run)))
+    return list(groups.values())
+
+
+def _runs_below(path: Path) -> Iterator[Path]:
+    """`path` itself if it is a run, otherwise every run below it, sorted by name."""
+    none = True
+    for directory, inner, files in os.walk(path):
+        inner.sort()
+        if CONFIG in files:
+            inner.clear()  # what lies inside of a run is no other run
+            none = False
+            yield Path(directory)
+    if none:
+        raise InputError(f"There is no run in {path}: name a directory that has {CONFIG} below it.")
+
+
+def _returns(run: Path) -> Returns:
+    metrics = RunDirectory(run).metrics
+    rows = read_metrics(metrics) if metrics.exists() else []
+    returns = {
+        row["step"]: float(row["return"])
+        for row in rows
+        if row.get("kind") == "evaluation" and "return" in row
+    }
+    if not returns:
+        raise InputError(f"The run in {run} has no evaluation yet: wait for one, or leave it out.")
+    return returns
+
+
+def _curve(label: str, group: _Group) -> Curve:
+    """The steps that all seeds have reached; the first seed first."""
+    returns = [seed_returns for _, seed_returns in sorted(group.seeds, key=lambda seed: seed[0])]
+    steps = sorted(set.intersection(*(set(each) for each in returns)))
+    if not steps:
+        raise InputError(
+            f"The seeds in {group.directory} have no evaluation step in common: name one alone."
+        )
+    return Curve(label, np.array(steps), np.array([[each[s] for s in steps] for each in returns]))
+
+
+def _labels(groups: Sequence[_Group]) -> list[str]:
+    """The agent; then, where two are equal, the fields that differ; then the directory."""
+    labels = [group.config["agent"] for group in groups]
+    for describe in (_differing_fields, lambda same: [str(group.directory) for group in same]):
+        for label, count in Counter(labels).items():
+            same = [index for index, other in enumerate(labels) if other == label]
+            if count > 1:
+                details = describe([groups[index] for index in same])
+                for index, detail in zip(same, details, strict=True):
+                    labels[index] = f"{label} ({detail})" if detail else label
+    return labels
+
+
+def _differing_fields(groups: Sequence[_Group]) -> list[str]:
+    first, *others = [group.config for group in groups]
+    names = sorted({name for other in others for name in differences(first, other)})
+    last = Counter(name.rpartition(".")[2] for name in names)
+    shown = {name: name if last[end] > 1 else end for name, end in _ends(names)}
+    return [
+        ", ".join(f"{shown[name]}={_value(group.config, name)}" for name in names)
+        for group in groups
+    ]
+
+
+def _ends(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, name.rpartition(".")[2]) for name in names]
+
+
+def _value(config: dict[str, Any], dotted_name: str) -> str:
+    """What the field holds; a dash if it is absent."""
+    value: Any = config
+    for name in dotted_name.split("."):
+        if not isinstance(value, dict) or name not in value:
+            return "-"
+        value = value[name]
+    return value if isinstance(value, str) else json.dumps(value)

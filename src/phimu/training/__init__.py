@@ -1,0 +1,1 @@
+"""Training loops and what surrounds them: run directory, checkpoints, logs and progress."""

@@ -1,0 +1,238 @@
+"""Checkpoints that outlive a kill, a full disk and a flipped bit; never pickle."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from phimu.errors import InputError
+from phimu.training.run_directory import sync_directory
+
+FORMAT = 1
+KEPT = 2
+ARRAYS = "arrays.safetensors"
+FACTS = "facts.json"
+MANIFEST = "MANIFEST.json"
+
+
+class Checkpoint(NamedTuple):
+    """What `load` found: arrays by name, and everything else as JSON."""
+
+    step: int
+    arrays: dict[str, np.ndarray]
+    facts: dict[str, Any]
+
+
+class _Damaged(Exception):
+    def __init__(self, path: Path, why: str):
+        super().__init__(f"{path} {why}")
+
+
+def flatten(tree: Any) -> dict[str, np.ndarray]:
+    """The array leaves of a pytree by path, such as `features/layers/0/weight`; views, not copies.
+
+    Functions are part of the template and stay there. A Python number is refused, since it would
+    look like state and be lost.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for name, leaf in _named_leaves(tree):
+        if isinstance(leaf, bool | int | float | complex) and not isinstance(leaf, np.generic):
+            raise TypeError(f"The leaf {name} is the Python number {leaf!r}: make it an array.")
+        if not eqx.is_array(leaf):
+            continue
+        if name in arrays:
+            raise ValueError(f"Two leaves are called {name}: rename one of the dictionary keys.")
+        arrays[name] = np.asarray(leaf)
+    return arrays
+
+
+def restore(template: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """The template with its array leaves replaced by `arrays`; NumPy leaves stay NumPy."""
+    expected = flatten(template)
+    for name in sorted(expected.keys() ^ arrays.keys()):
+        has, lacks = ("agent", "checkpoint") if name in expected else ("checkpoint", "agent")
+        raise InputError(
+            f"The {has} has an array {name} that the {lacks} lacks: "
+            "resume with the configuration that wrote the checkpoint."
+        )
+    for name, leaf in expected.items():
+        for what in ("shape", "dtype"):
+            there, here = getattr(arrays[name], what), getattr(leaf, what)
+            if there != here:
+                raise InputError(
+                    f"The array {name} has {what} {there} in the checkpoint but {here} in the "
+                    "agent: resume with the configuration that wrote the checkpoint."
+                )
+    leaves = []
+    for name, leaf in _named_leaves(template):
+        if isinstance(leaf, jax.Array):
+            leaf = jnp.array(arrays[name])  # a copy, or later writes to `arrays` could show through
+        elif eqx.is_array(leaf):
+            leaf = arrays[name]
+        leaves.append(leaf)
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]
+
+
+def save(directory: Path, step: int, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Path:
+    """Write `directory/step-<n>` aside, then rename it: at each instant one checkpoint is whole."""
+    if not directory.exists():
+        directory.mkdir(parents=True)
+        sync_directory(directory.parent)
+    for leftover in directory.glob("step-*.tmp"):
+        _remove(leftover)
+    final = directory / f"step-{step:09d}"
+    aside = final.with_suffix(".tmp")
+    aside.mkdir()
+    try:
+        _write_files(aside, step, arrays, facts)
+        if final.exists():
+            # Directories cannot be swapped, so `load` knows ".old" for the moment between renames.
+            _remove(final.with_suffix(".old"))
+            os.rename(final, final.with_suffix(".old"))
+        os.rename(aside, final)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)  # on a full disk the space is needed
+        raise
+    sync_directory(directory)
+    _prune(directory, step)
+    return final
+
+
+def _write_files(
+    folder: Path, step: int, arrays: dict[str, np.ndarray], facts: dict[str, Any]
+) -> None:
+    _write(folder / FACTS, facts)
+    # safetensors reads raw memory: a transposed view would be stored scrambled, without a word.
+    # (asarray copies only what is not in C order, and unlike ascontiguousarray keeps scalars 0-d.)
+    save_file(
+        {name: np.asarray(array, order="C") for name, array in arrays.items()}, folder / ARRAYS
+    )
+    shutil.copymode(folder / FACTS, folder / ARRAYS)  # it comes as 0600, whatever the umask
+    with open(folder / ARRAYS, "rb+") as file:
+        os.fsync(file.fileno())
+    files = {name: _fingerprint(folder / name) for name in (ARRAYS, FACTS)}
+    _write(folder / MANIFEST, {"format": FORMAT, "step": step, "files": files})
+    sync_directory(folder)
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        # No white space, so that no flipped bit in it can go unseen.
+        json.dump(content, file, separators=(",", ":"), allow_nan=False)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"sha256": digest, "size": path.stat().st_size}
+
+
+def _prune(directory: Path, step: int) -> None:
+    """Keep the newest two; later steps go too, since the run fell back behind them."""
+    found = _found(directory)
+    kept = [path for at, path in found if at <= step and not path.suffix][:KEPT]
+    for _, path in found:
+        if path not in kept:
+            os.rename(path, path.with_suffix(".tmp"))  # never half deleted under its own name
+            _remove(path.with_suffix(".tmp"))
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def _found(directory: Path) -> list[tuple[int, Path]]:
+    """The finished checkpoints, newest first."""
+    found = []
+    for path in directory.iterdir():
+        if match := re.fullmatch(r"step-(\d{9,})(\.old)?", path.name):
+            found.append((int(match[1]), path))
+    return sorted(found, key=lambda pair: (pair[0], not pair[1].suffix), reverse=True)
+
+
+def load(directory: Path, say: Callable[[str], Any] = warnings.warn) -> Checkpoint | None:
+    """The newest checkpoint that is whole, or None where there is none; `say` hears of damage."""
+    problems: list[Exception] = []
+    for step, folder in _found(directory) if directory.exists() else []:
+        try:
+            checkpoint = _read(folder, step)
+        except (_Damaged, OSError) as problem:
+            problems.append(problem)
+            continue
+        for problem in problems:
+            say(f"Damaged checkpoint: {problem}; going back to step {step:,}.")
+        return checkpoint
+    if problems:
+        raise InputError(
+            f"No checkpoint in {directory} can be used ({problems[0]}): "
+            "restore one from a copy, or delete that directory to start again."
+        )
+    return None
+
+
+def _read(folder: Path, step: int) -> Checkpoint:
+    """Verify the files, then parse them: a forged one has a good checksum and may still fail."""
+    _check_names(folder)
+    manifest = _read_json(folder / MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise _Damaged(folder / MANIFEST, f"has format {manifest.get('format')}, not {FORMAT}")
+    actual = {name: _fingerprint(folder / name) for name in (ARRAYS, FACTS)}
+    for name, fingerprint in actual.items():
+        stored = manifest.get("files")
+        if not isinstance(stored, dict) or stored.get(name) != fingerprint:
+            raise _Damaged(folder / name, f"does not match its checksum in {MANIFEST}")
+    if manifest != {"format": FORMAT, "step": step, "files": actual}:
+        raise _Damaged(folder / MANIFEST, "does not fit the checkpoint")
+    try:
+        arrays = load_file(folder / ARRAYS)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise _Damaged(folder / ARRAYS, f"cannot be read ({error})") from error
+    return Checkpoint(step, arrays, _read_json(folder / FACTS))
+
+
+def _check_names(folder: Path) -> None:
+    expected = {ARRAYS, FACTS, MANIFEST}
+    if folder.is_symlink() or not folder.is_dir():
+        raise _Damaged(folder, "is not a directory")
+    names = {entry.name for entry in folder.iterdir()}
+    for name in sorted(expected - names):
+        raise _Damaged(folder / name, "is missing")
+    for name in sorted(names - expected):
+        raise _Damaged(folder / name, "does not belong in a checkpoint")
+    for name in sorted(names):
+        # A link could lead out of the run directory, a pipe would block for ever.
+        if not stat.S_ISREG((folder / name).lstat().st_mode):
+            raise _Damaged(folder / name, "is not a regular file")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise _Damaged(path, f"cannot be read ({error})") from error
+    if not isinstance(content, dict):
+        raise _Damaged(path, "does not hold a JSON object")
+    return content

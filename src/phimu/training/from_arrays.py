@@ -1,0 +1,147 @@
+"""phi and mu from arrays of transitions, without an environment: a density, an uncertainty."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from phimu.agents.presets import preset
+from phimu.confidence import Elliptical
+from phimu.errors import InputError
+from phimu.networks import RunningNormaliser
+from phimu.representation.learner import Contrastive, Representation
+from phimu.representation.negatives import Negatives
+from phimu.types import Batch, Spec
+
+
+class LearnedFeatures:
+    """What `learn_features` found; every method takes and gives NumPy arrays."""
+
+    def __init__(
+        self,
+        settings: Contrastive,
+        normaliser: RunningNormaliser,
+        representation: Representation,
+        metrics: dict[str, float],
+    ):
+        self.settings, self.metrics = settings, metrics
+        self._normaliser, self._representation = normaliser, representation
+        self._whitening: jax.Array | None = None
+        self._elliptical = Elliptical()
+
+    def phi(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """phi(s, a): [B, d]."""
+        return np.asarray(_phi(self._representation, self._normaliser, observation, action))
+
+    def mu(self, next_observation: np.ndarray) -> np.ndarray:
+        """mu(s'), with the mean of one under p that the linear ratio has: [K, d]."""
+        slow = self._representation.slow
+        mu = slow.mu(self._normaliser(jnp.asarray(next_observation, jnp.float32)))
+        return np.asarray(mu / slow.mu_mean if self.settings.ratio == "linear" else mu)
+
+    def density_ratio(
+        self, observation: np.ndarray, action: np.ndarray, next_observation: np.ndarray
+    ) -> np.ndarray:
+        """P(s'|s,a) / p(s') of every (s, a) [B] with every s' [K]: [B, K]."""
+        ratios = self.settings.slow_log_ratio(
+            self._representation,
+            jnp.asarray(self.phi(observation, action)),
+            self._normaliser(jnp.asarray(next_observation, jnp.float32)),
+        )
+        return np.exp(np.asarray(ratios, np.float64))
+
+    def fit_confidence(
+        self, observation: np.ndarray, action: np.ndarray, elliptical: Elliptical | None = None
+    ) -> "LearnedFeatures":
+        """Take the covariance of these pairs; `bonus` then measures distance from them."""
+        self._elliptical = elliptical or Elliptical()
+        self._whitening = self._elliptical.refresh(self.phi(observation, action), len(action))
+        return self
+
+    def bonus(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """min(bonus_scale sqrt(phi' Sigma^-1 phi), 2): [B]."""
+        if self._whitening is None:
+            raise InputError("bonus needs data to measure from: call fit_confidence first.")
+        phi = jnp.asarray(self.phi(observation, action))
+        return np.asarray(self._elliptical.bonus(self._whitening, phi))
+
+
+def learn_features(
+    observation: np.ndarray,
+    action: np.ndarray,
+    next_observation: np.ndarray,
+    reward: np.ndarray | None = None,
+    *,
+    settings: Contrastive | None = None,
+    negatives: int = 256,
+    batch_size: int = 256,
+    updates: int = 5_000,
+    seed: int = 0,
+) -> LearnedFeatures:
+    """Learn phi and mu from transitions [N, ...] by noise contrastive estimation.
+
+    The base measure p is the data's own distribution of next observations.
+    """
+    columns = {"observation": observation, "action": action, "next_observation": next_observation}
+    arrays = {name: _checked(name, value, len(observation)) for name, value in columns.items()}
+    if reward is None:
+        reward = np.zeros(len(observation), np.float32)
+    data = Batch(
+        **arrays,
+        reward=np.asarray(reward, np.float32),
+        terminated=np.zeros(len(observation), np.float32),
+    )
+    settings = settings or preset("ctrl-ucb-m", "small").settings.representation
+    noise = Negatives(negatives=negatives, random_share=0.0)
+    spec = Spec(data.observation.shape[1], data.action.shape[1])
+    state = settings.init(spec, jax.random.PRNGKey(seed))
+    state = jax.tree.map(jnp.copy, state)
+    normaliser = RunningNormaliser(spec.observation_dim).include(jnp.asarray(data.observation))
+    rng = np.random.default_rng(seed)
+    metrics: dict[str, Any] = {}
+    for _ in range(updates):
+        rows = rng.integers(0, len(observation), batch_size)
+        others = rng.integers(0, len(observation), negatives)
+        batch = Batch(*(column[rows] for column in data))
+        state, metrics = _update(
+            settings, noise, state, normaliser, batch, data.next_observation[others]
+        )
+    return LearnedFeatures(
+        settings, normaliser, state, {name: float(value) for name, value in metrics.items()}
+    )
+
+
+def _checked(name: str, value: np.ndarray, rows: int) -> np.ndarray:
+    array = np.asarray(value, np.float32)
+    if array.ndim != 2 or len(array) != rows or rows == 0:
+        raise InputError(f"{name} has shape {array.shape}: give a row per transition, [N, size].")
+    if not np.isfinite(array).all():
+        row = int(np.argwhere(~np.isfinite(array))[0][0])
+        raise InputError(f"{name} is not finite in row {row}: drop or mend that transition.")
+    return array
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _update(
+    settings: Contrastive,
+    noise: Negatives,
+    state: Representation,
+    normaliser: RunningNormaliser,
+    batch: Batch,
+    others: jax.Array,
+) -> Any:
+    batch = batch._replace(
+        observation=normaliser(batch.observation),
+        next_observation=normaliser(batch.next_observation),
+    )
+    return settings.update(state, batch, normaliser(others), noise)
+
+
+@jax.jit
+def _phi(
+    state: Representation, normaliser: RunningNormaliser, observation: Any, action: Any
+) -> jax.Array:
+    observation = jnp.asarray(observation, jnp.float32)
+    return state.slow.phi(normaliser(observation), jnp.asarray(action, jnp.float32))

@@ -1,0 +1,144 @@
+"""The metrics of a run: one JSON object per line, mirrored to TensorBoard or W&B on request."""
+
+import importlib
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, SupportsFloat
+
+from phimu.errors import InputError
+from phimu.training.run_directory import write_atomically
+
+Kind = Literal["train", "evaluation"]
+
+
+class MetricsLog:
+    """Appends rows to `path`, first dropping those beyond the step at which the run resumes.
+
+    `resume_step` is the step of the checkpoint, None without one: then the log starts empty.
+    Write the rows of a step before its checkpoint, for only steps beyond it are run again.
+    `wandb` holds the keyword arguments of `wandb.init`, such as project, dir and config.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        resume_step: int | None,
+        tensorboard_dir: Path | None = None,
+        wandb: dict[str, Any] | None = None,
+    ):
+        if path.exists():
+            _drop_rows_beyond(path, resume_step)
+        self._mirrors: list[_TensorBoard | _Wandb] = []
+        if tensorboard_dir is not None:
+            self._mirrors.append(_TensorBoard(tensorboard_dir, resume_step))
+        if wandb is not None:
+            self._mirrors.append(_Wandb(wandb))
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+
+    def write(self, step: int, kind: Kind, values: Mapping[str, SupportsFloat]) -> None:
+        """One row. JSON has no NaN, and a run that has one should have stopped: it is an error."""
+        numbers = {name: float(value) for name, value in values.items()}
+        for name, number in numbers.items():
+            if not math.isfinite(number):
+                raise ValueError(f"The metric {name} is {number} at step {step:,}.")
+            if name in ("step", "kind"):
+                raise ValueError(f"A metric cannot be called {name}.")
+        self._file.write(json.dumps({"step": int(step), "kind": kind, **numbers}) + "\n")
+        self._file.flush()
+        for mirror in self._mirrors:
+            mirror.write(step, kind, numbers)
+
+    def sync(self) -> None:
+        """Call before a checkpoint: a power cut must not take rows that will not be made again."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+        for mirror in self._mirrors:
+            mirror.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All rows, without a last line that a kill cut short."""
+    if not path.is_file():
+        raise InputError(f"There is no metrics log at {path}: name the metrics.jsonl of a run.")
+    return [row for _, row in _parse(path)]
+
+
+def _parse(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
+    """Each line beside its row; the line is kept so that a rewrite changes no byte of it."""
+    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    parsed = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+                raise ValueError("no step")
+        except (ValueError, RecursionError) as error:
+            if number == len(lines):
+                break  # cut short by a kill, or the file is empty
+            raise InputError(
+                f"Line {number} of {path} is not a row of metrics ({error}): repair or delete it."
+            ) from error
+        parsed.append((line, row))
+    return parsed
+
+
+def _drop_rows_beyond(path: Path, resume_step: int | None) -> None:
+    kept = b""
+    if resume_step is not None:
+        kept = b"".join(line + b"\n" for line, row in _parse(path) if row["step"] <= resume_step)
+    if kept != path.read_bytes():
+        write_atomically(path, kept)
+
+
+def _import(module: str, extra: str) -> Any:
+    """Late, so that only those who ask for a mirror pay for it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f'Logging to {extra} needs a package that is missing: pip install "phimu[{extra}]".'
+        ) from error
+
+
+class _TensorBoard:
+    def __init__(self, directory: Path, resume_step: int | None):
+        writer = _import("tensorboard.summary.writer.event_file_writer", "tensorboard")
+        self._summary = _import("tensorboard.compat.proto.summary_pb2", "tensorboard").Summary
+        events = _import("tensorboard.compat.proto.event_pb2", "tensorboard")
+        self._event = events.Event
+        self._writer = writer.EventFileWriter(str(directory))
+        # Event files cannot be cut; a session start tells TensorBoard to drop what lies beyond.
+        first_step = 0 if resume_step is None else resume_step + 1
+        started = events.SessionLog(status=events.SessionLog.START)
+        self._add(step=first_step, session_log=started)
+
+    def write(self, step: int, kind: Kind, values: dict[str, float]) -> None:
+        scalars = [
+            self._summary.Value(tag=f"{kind}/{name}", simple_value=value)
+            for name, value in values.items()
+        ]
+        self._add(step=step, summary=self._summary(value=scalars))
+
+    def _add(self, **event: Any) -> None:
+        self._writer.add_event(self._event(wall_time=time.time(), **event))
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Wandb:
+    def __init__(self, options: dict[str, Any]):
+        self._run = _import("wandb", "wandb").init(**options)
+
+    def write(self, step: int, kind: Kind, values: dict[str, float]) -> None:
+        self._run.log({f"{kind}/{name}": value for name, value in values.items()}, step=step)
+
+    def close(self) -> None:
+        self._run.finish()

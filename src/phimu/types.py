@@ -1,0 +1,27 @@
+"""The words every layer shares: sizes, a batch of transitions, and metrics."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+Array = np.ndarray | jax.Array
+
+Metrics = dict[str, jax.Array]
+
+
+class Spec(NamedTuple):
+    """Sizes of a task. Observations are flat float32 vectors, actions lie in [-1, 1]^action_dim."""
+
+    observation_dim: int
+    action_dim: int
+
+
+class Batch(NamedTuple):
+    """B transitions (s, a, r, s'); `terminated` is 1.0 where s' has no future, so no bootstrap."""
+
+    observation: Array  # [B, observation_dim]
+    action: Array  # [B, action_dim], in [-1, 1]
+    reward: Array  # [B]
+    next_observation: Array  # [B, observation_dim]
+    terminated: Array  # [B], float
