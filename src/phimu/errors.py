@@ -2,4 +2,4 @@
 
 
 class InputError(ValueError):
-    """Raised when something the user gave cannot be used; the command line prints it and exits 2."""
+    """Something the user gave cannot be used; the command line prints it and exits with 2."""

@@ -7,7 +7,6 @@ import gymnasium
 import jax
 import numpy as np
 
-from phimu.agents.ctrl_ucb import CtrlUcb
 from phimu.agents.presets import override, preset
 from phimu.environments.task import open_task
 from phimu.errors import InputError
@@ -48,10 +47,7 @@ class Model:
         with Progress(until, self.run.step, quiet=not progress_bar) as progress:
             while self.run.step < until:
                 self.run.advance()
-                shown = dict(self.run.metrics)
-                if self.run.returns:
-                    shown["return"] = self.run.recent_return()
-                progress.update(self.run.step, shown)
+                progress.update(self.run.step, {**self.run.metrics, **self.run.recent_return()})
         return self
 
     def predict(

@@ -1,4 +1,4 @@
-"""Small networks: dense layers, ELU MLPs, Fourier inputs, the tanh-Gaussian, running normalisation."""
+"""Small networks: MLPs, Fourier inputs, the tanh-Gaussian, running normalisation."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -140,9 +140,7 @@ class RunningNormaliser(eqx.Module):
         spread = (1 - share) * self.variance + share * jnp.var(observation, axis=0)
         mean = self.mean + share * difference
         variance = spread + share * (1 - share) * difference**2
-        return eqx.tree_at(
-            lambda n: (n.mean, n.variance, n.count), self, (mean, variance, total)
-        )
+        return eqx.tree_at(lambda n: (n.mean, n.variance, n.count), self, (mean, variance, total))
 
     def __call__(self, observation: jax.Array) -> jax.Array:
         # Components that never vary divide by 1e-3, not by zero; far outliers are clipped.

@@ -1,12 +1,10 @@
 """The words every layer shares: sizes, a batch of transitions, and metrics."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
-import numpy as np
 
-Array = np.ndarray | jax.Array
-
+Array: TypeAlias = Any  # NumPy on the host, JAX inside a compiled step
 Metrics = dict[str, jax.Array]
 
 

@@ -39,6 +39,8 @@ class CtrlUcb:
     """Running normalisation of observations for phi, mu and the actor."""
     raw_beside_phi: bool = False
     """Whether the critic also reads (s, a) beside phi; the paper's reads phi alone."""
+    planner_rows: int | None = None
+    """Rows of a batch the planner learns from; contrast wants larger batches than control."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.uniform_mix <= 1:
@@ -84,17 +86,18 @@ class CtrlUcb:
                 next_observation=normaliser(batch.next_observation),
             )
             noise = normaliser(noise)
+        few = Batch(*(column[: self.planner_rows] for column in batch))
         to_predict = None
         if self.representation.bonus_prediction_weight:
-            to_predict = self._bonus(state.representation, state.whitening, batch)
+            to_predict = self._bonus(state.representation, state.whitening, few)
         representation, learned = self.representation.update(
             state.representation, batch, noise, self.noise, to_predict
         )
-        bonus = self._bonus(representation, state.whitening, batch)
+        bonus = self._bonus(representation, state.whitening, few)
         planner, planned = self.planner.update(
             state.planner,
             self._features(representation),
-            batch._replace(reward=batch.reward + bonus),
+            few._replace(reward=few.reward + bonus),
             key,
         )
         metrics = learned | planned | {"bonus": jnp.mean(bonus)}

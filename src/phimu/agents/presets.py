@@ -62,6 +62,7 @@ PRESET_DESCRIPTIONS = {
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "small": "for a laptop: phi 256-256-256, normalised, with (s, a) beside phi in the critic",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
+    "maze-exponential": "the same with the exponential ratio",
 }
 PRESETS = tuple(PRESET_DESCRIPTIONS)
 
@@ -74,10 +75,9 @@ def preset(agent: str, name: str) -> Preset:
         raise InputError(f"preset is {name!r}: choose one of {', '.join(PRESETS)}.")
     planner, schedule = _PLANNERS[name]
     if agent == "sac":
-        return Preset(
-            Sac(replace(planner, critic="three_layer"), name in ("small", "maze")), schedule
-        )
-    settings = replace(_CTRL[name], planner=replace(planner, critic="two_layer"))
+        normalise = CTRL[name].normalise_observations
+        return Preset(Sac(replace(planner, critic="three_layer"), normalise), schedule)
+    settings = replace(CTRL[name], planner=replace(planner, critic="two_layer"))
     if agent == "ctrl-ucb-l":
         settings = replace(
             settings,
@@ -128,6 +128,18 @@ _PAPER = SoftActorCritic(
     critic_learning_rate=3e-4,
     entropy_learning_rate=3e-4,
 )
+_MAZE = (
+    replace(
+        _PAPER,
+        actor_sizes=(128, 128),
+        critic_width=128,
+        planner_layer_norm=True,
+        actor_learning_rate=1e-3,
+        critic_learning_rate=3e-3,
+        initial_entropy_weight=0.01,
+    ),
+    Schedule(learning_starts=20_000, batch_size=1_024, train_freq=20, checkpoint_every=20_000),
+)
 _PLANNERS = {
     "paper-mujoco": (
         replace(_PAPER, actor_sizes=(256, 256), critic_width=2048, initial_entropy_weight=1.0),
@@ -141,12 +153,10 @@ _PLANNERS = {
         replace(_PAPER, actor_sizes=(256, 256), critic_width=256, planner_layer_norm=True),
         Schedule(learning_starts=1_000),
     ),
-    "maze": (
-        replace(_PAPER, actor_sizes=(128, 128), critic_width=128, planner_layer_norm=True),
-        Schedule(learning_starts=20_000, train_freq=10),
-    ),
+    "maze": _MAZE,
+    "maze-exponential": _MAZE,
 }
-_CTRL = {
+CTRL = {
     "paper-mujoco": CtrlUcb(
         representation=Contrastive(
             feature_sizes=(1024, 1024),
@@ -190,29 +200,28 @@ _CTRL = {
             mu_output="exponential",
             fourier_features=128,
             output_gain=4.0,
-            marginal_weight=0.1,
-            feature_learning_rate=2e-3,
+            feature_learning_rate=3e-3,
         ),
-        noise=Negatives(negatives=512),
+        noise=Negatives(negatives=1_024),
+        confidence=Elliptical(bonus_scale=5.0, refresh_every=100),
         normalise_observations=True,
+        planner_rows=256,
     ),
-}
-
-
-def maze_variant(ratio: str, loss: str, bonus_scale: float | None) -> Preset:
-    """CTRL-UCBL's maze preset with another ratio, loss or bonus."""
-    settings, schedule = preset("ctrl-ucb-l", "maze")
-    representation = replace(settings.representation, loss=loss)
-    if ratio == "exponential":
-        representation = replace(
-            representation,
+    "maze-exponential": CtrlUcb(
+        representation=Contrastive(
             ratio="exponential",
+            feature_sizes=(128, 128),
+            feature_dim=256,
             phi_output="identity",
             mu_output="identity",
-            temperature=16.0,  # about sqrt(feature_dim), so that log ratios start near zero
-            output_gain=1.0,
-        )
-    confidence = settings.confidence
-    if bonus_scale is not None:
-        confidence = replace(confidence, bonus_scale=bonus_scale)
-    return Preset(replace(settings, representation=representation, confidence=confidence), schedule)
+            fourier_features=128,
+            temperature=16.0,  # sqrt(feature_dim), so that log ratios start near zero
+            marginal_weight=0.1,
+            feature_learning_rate=1e-3,
+        ),
+        noise=Negatives(negatives=1_024),
+        confidence=Elliptical(bonus_scale=5.0, refresh_every=100),
+        normalise_observations=True,
+        planner_rows=256,
+    ),
+}

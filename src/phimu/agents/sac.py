@@ -25,9 +25,7 @@ def concatenate(observation: jax.Array, action: jax.Array) -> jax.Array:
 class Sac:
     """SAC, with a two- or three-layer critic."""
 
-    planner: SoftActorCritic = field(
-        default_factory=lambda: SoftActorCritic(critic="three_layer")
-    )
+    planner: SoftActorCritic = field(default_factory=lambda: SoftActorCritic(critic="three_layer"))
     normalise_observations: bool = False
     """Running normalisation of observations for actor and critic."""
 

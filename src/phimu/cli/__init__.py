@@ -11,16 +11,16 @@ class Command(NamedTuple):
     summary: str
 
     def run(self, arguments: list[str]) -> None:
-        getattr(importlib.import_module(self.module), self.function)(arguments)
+        getattr(importlib.import_module(f"phimu.cli.{self.module}"), self.function)(arguments)
 
 
 COMMANDS = {
-    "train": Command("phimu.cli.train", "main", "train an agent on a task; the same command again resumes it"),
-    "evaluate": Command("phimu.cli.evaluate", "main", "run a trained agent's episodes, and film one"),
-    "plot": Command("phimu.cli.pictures", "plot", "draw the learning curves of runs"),
-    "heatmap": Command("phimu.cli.pictures", "heatmap", "draw and score the learned transition of a maze run"),
-    "agents": Command("phimu.cli.agents", "main", "list agents and presets"),
-    "demo": Command("phimu.cli.demo", "main", "the paper's first figure in about five minutes"),
+    "train": Command("train", "main", "train an agent; the same command again resumes it"),
+    "evaluate": Command("evaluate", "main", "run a trained agent's episodes, and film one"),
+    "plot": Command("pictures", "plot", "draw the learning curves of runs"),
+    "heatmap": Command("pictures", "heatmap", "draw and score a maze run's learned transition"),
+    "agents": Command("agents", "main", "list agents and presets"),
+    "demo": Command("demo", "main", "the paper's first figure in about five minutes"),
 }
 
 EXAMPLES = """\

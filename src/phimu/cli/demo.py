@@ -5,8 +5,8 @@ from typing import Literal
 
 import tyro
 
+from phimu.agents.presets import override, preset
 from phimu.cli.pictures import report
-from phimu.agents.presets import maze_variant
 from phimu.training.session import Output, RunConfig, load_run, train
 
 
@@ -34,7 +34,9 @@ def _run(
         episodes: evaluation episodes for the success rate.
         runs: where run directories go.
     """
-    settings, schedule = maze_variant(ratio, loss, bonus_scale)
+    changes = {"loss": loss} | ({} if bonus_scale is None else {"bonus_scale": bonus_scale})
+    name = "maze" if ratio == "linear" else "maze-exponential"
+    settings, schedule = override(preset("ctrl-ucb-l", name), changes)
     config = RunConfig("phimu/FourRooms-v0", "ctrl-ucb-l", settings, schedule, seed)
     directory = train(config, steps, Output(runs=runs))
     _, run = load_run(directory.path)

@@ -39,6 +39,6 @@ def _run(
     if video is not None:
         # In a process of its own: a graphics driver that fails can abort the whole process.
         film = [sys.executable, "-m", "phimu.training.video", str(run), str(video), str(seed)]
-        if subprocess.run(film, check=False).returncode:  # noqa: S603
+        if subprocess.run(film, check=False).returncode:
             raise InputError(f"No video was written to {video}; the lines above say why.")
         print(video)

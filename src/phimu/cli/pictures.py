@@ -82,7 +82,7 @@ def print_scores(result: dict[str, float]) -> None:
 
 
 MEANINGS = {
-    "total_variation_free": "learned against true transition, 70 pairs away from walls; 0 is perfect",
+    "total_variation_free": "learned against true transition, 70 pairs in free space; 0 is best",
     "total_variation_beside_walls": "the same for 30 pairs within one unit of a wall",
     "total_variation_beside_inner_walls": "those of them at the inner walls",
     "sampling_floor": "what a perfect ratio would score in free space on this many points",

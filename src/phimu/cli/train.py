@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
+from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
 from phimu.errors import InputError
 from phimu.training.session import Output, RunConfig, train
 
@@ -35,8 +35,8 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
         "Train",
         [
             ("task", Annotated[str, tyro.conf.Positional, _help("Gymnasium id, as Pendulum-v1")]),
-            ("agent", Annotated[str, _help("; ".join(f"{k}: {v}" for k, v in DESCRIPTIONS.items()))], agent),
-            ("preset", Annotated[str, _help(f"settings to start from: {', '.join(PRESETS)}")], chosen),
+            ("agent", Annotated[str, _help(_list(DESCRIPTIONS))], agent),
+            ("preset", Annotated[str, _help(_list(PRESET_DESCRIPTIONS))], chosen),
             ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
             ("seed", Annotated[int, _help("of everything random")], 0),
             (
@@ -54,9 +54,7 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
         frozen=True,
     )
     return tyro.cli(
-        tyro.conf.configure(
-            tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff, tyro.conf.AvoidSubcommands
-        )(request),
+        tyro.conf.configure(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)(request),
         args=arguments,
         prog="phimu train",
         description=(
@@ -64,6 +62,10 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
             "same command again resumes it. Defaults below are those of the preset."
         ),
     )
+
+
+def _list(descriptions: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {text}" for name, text in descriptions.items())
 
 
 def _help(text: str) -> Any:

@@ -1,4 +1,4 @@
-"""The replay buffer: a ring of transitions, and the random trajectories of the warm-up beside it."""
+"""The replay buffer: a ring of transitions, and the warm-up's random trajectories beside it."""
 
 import numpy as np
 

@@ -28,7 +28,7 @@ class Linear(eqx.Module):
 
 
 class LinearPlusHidden(eqx.Module):
-    """Q = w1' phi + w2' sigma(w3' phi), equation (q_param): the second term can follow the bonus."""
+    """Q = w1' phi + w2' sigma(w3' phi), equation (q_param); the second term follows the bonus."""
 
     direct: Dense
     hidden: Dense

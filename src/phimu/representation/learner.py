@@ -18,11 +18,18 @@ from phimu.representation.features import (
     PhiOutput,
     SlowFeatures,
 )
-from phimu.representation.losses import LOSSES, log_marginal, marginal_penalty, mu_norm_penalty
+from phimu.representation.losses import (
+    LOSSES,
+    log_marginal,
+    marginal_penalty,
+    mu_norm_penalty,
+    ranking_of_normalised,
+)
 from phimu.representation.negatives import Negatives
-from phimu.representation.ratio import RATIOS
+from phimu.representation.ratio import RATIOS, TINY
 from phimu.types import Batch, Metrics, Spec
 
+ACCURACY_ROWS = 64
 NON_NEGATIVE = {"softmax", "softplus", "sigmoid", "gaussian", "exponential"}
 
 
@@ -126,6 +133,15 @@ class Contrastive:
             mu = mu / mu_mean
         return RATIOS[self.ratio](phi, mu, jnp.exp(log_temperature))
 
+    def normalised_by(self, negatives: Negatives) -> bool:
+        """Whether the candidates' ratios sum to their number by construction."""
+        return (
+            self.loss == "ranking"
+            and self.ratio == "linear"
+            and self.phi_output == "softmax"
+            and negatives.in_batch
+        )
+
     def update(
         self,
         state: Representation,
@@ -159,19 +175,24 @@ class Contrastive:
         log_temperature = features.log_temperature
         if not self.learn_temperature:
             log_temperature = jax.lax.stop_gradient(log_temperature)
-        log_ratios = self.log_ratio(phi, mu, mu_mean, log_temperature)
-        positive, negative = negatives.split(log_ratios)
         count = negatives.count(phi.shape[0])
-
-        nce = LOSSES[self.loss](positive, negative, count, features.log_normaliser)
-        total = nce
+        if self.normalised_by(negatives):
+            positive = jnp.log(jnp.sum(phi * (mu[: phi.shape[0]] / mu_mean), axis=1) + TINY)
+            nce = ranking_of_normalised(positive, count)
+            few = jax.lax.stop_gradient(phi[:ACCURACY_ROWS])  # enough for a metric
+            log_ratios = self.log_ratio(few, mu, mu_mean, log_temperature)
+            positive, negative = negatives.split(jax.lax.stop_gradient(log_ratios))
+            total = nce
+        else:
+            log_ratios = self.log_ratio(phi, mu, mu_mean, log_temperature)
+            positive, negative = negatives.split(log_ratios)
+            nce = LOSSES[self.loss](positive, negative, count, features.log_normaliser)
+            total = nce + self.marginal_weight * marginal_penalty(negative, count)
         metrics = {
             "nce_loss": nce,
             "nce_accuracy": jnp.mean(positive > jnp.max(negative, axis=1)),
             "log_normaliser": jnp.mean(log_marginal(negative, count)),
         }
-        if self.marginal_weight:
-            total += self.marginal_weight * marginal_penalty(negative, count)
         if self.mu_norm_weight:
             total += self.mu_norm_weight * mu_norm_penalty(mu)
         if self.reward_weight:
@@ -179,7 +200,7 @@ class Contrastive:
             metrics["reward_loss"] = jnp.mean((predicted - batch.reward) ** 2)
             total += self.reward_weight * metrics["reward_loss"]
         if self.bonus_prediction_weight and bonus is not None:
-            predicted = features.bonus_head(phi)[:, 0]
+            predicted = features.bonus_head(phi[: bonus.shape[0]])[:, 0]
             metrics["bonus_loss"] = jnp.mean((predicted - bonus) ** 2)
             total += self.bonus_prediction_weight * metrics["bonus_loss"]
         return total, (metrics, mu_mean)
@@ -194,4 +215,3 @@ class Contrastive:
             phi, slow.mu(next_observation), slow.mu_mean, state.features.log_temperature
         )
         return ratios - shift
-

@@ -23,6 +23,15 @@ def ranking(
     return jnp.mean(total - positive)
 
 
+def ranking_of_normalised(positive: jax.Array, count: int) -> jax.Array:
+    """`ranking` when every row's K + 1 ratios are known to sum to K + 1: maximum likelihood.
+
+    This is so for the linear ratio with phi on the simplex and mu divided by its mean over the
+    very candidates; the [B, K] matrix of the negatives is then not needed at all.
+    """
+    return np.log(count + 1) - jnp.mean(positive)
+
+
 def binary(
     positive: jax.Array, negative: jax.Array, count: int, log_normaliser: jax.Array
 ) -> jax.Array:

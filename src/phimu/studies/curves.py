@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,29 +113,39 @@ def _curve(label: str, group: _Group) -> Curve:
 def _labels(groups: Sequence[_Group]) -> list[str]:
     """The agent; then, where two are equal, the fields that differ; then the directory."""
     labels = [group.config["agent"] for group in groups]
-    for describe in (_differing_fields, lambda same: [str(group.directory) for group in same]):
-        for label, count in Counter(labels).items():
+    labels = _told_apart(labels, groups, _differing_fields)
+    return _told_apart(labels, groups, lambda same: [str(group.directory) for group in same])
+
+
+def _told_apart(
+    labels: Sequence[str],
+    groups: Sequence[_Group],
+    describe: Callable[[Sequence[_Group]], list[str]],
+) -> list[str]:
+    """The labels, with a description of its group behind each that is there more than once."""
+    result = list(labels)
+    for label, count in Counter(labels).items():
+        if count > 1:
             same = [index for index, other in enumerate(labels) if other == label]
-            if count > 1:
-                details = describe([groups[index] for index in same])
-                for index, detail in zip(same, details, strict=True):
-                    labels[index] = f"{label} ({detail})" if detail else label
-    return labels
+            for index, detail in zip(same, describe([groups[i] for i in same]), strict=True):
+                result[index] = f"{label} ({detail})" if detail else label
+    return result
 
 
 def _differing_fields(groups: Sequence[_Group]) -> list[str]:
+    """Such as "bonus_scale=5.0, ridge=1.0"; dotted where the last part of a name is not enough."""
     first, *others = [group.config for group in groups]
     names = sorted({name for other in others for name in differences(first, other)})
-    last = Counter(name.rpartition(".")[2] for name in names)
-    shown = {name: name if last[end] > 1 else end for name, end in _ends(names)}
+    short = [name.rpartition(".")[2] for name in names]
+    shown = [
+        last if short.count(last) == 1 else name for name, last in zip(names, short, strict=True)
+    ]
     return [
-        ", ".join(f"{shown[name]}={_value(group.config, name)}" for name in names)
+        ", ".join(
+            f"{text}={_value(group.config, name)}" for text, name in zip(shown, names, strict=True)
+        )
         for group in groups
     ]
-
-
-def _ends(names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(name, name.rpartition(".")[2]) for name in names]
 
 
 def _value(config: dict[str, Any], dotted_name: str) -> str:

@@ -62,7 +62,7 @@ def heat_map(path: Path, panels: Sequence[Panel], walls: np.ndarray, size: float
         raise InputError("A heat map needs at least one panel: give a position and an action.")
     columns = len(panels)
     width = max(4.4, 2.4 * columns + 0.4)
-    figure = Figure(figsize=(width, 5.72 if columns > 2 else 6.3), layout="constrained")
+    figure = Figure(figsize=(width, 5.8 if columns > 2 else 6.4), layout="constrained")
     rows = figure.subplots(2, columns, sharex=True, sharey=True, squeeze=False)
     for (above, below), panel in zip(rows.T, panels, strict=True):
         largest = max(panel.true_mass.max(), panel.learned_mass.max(), np.finfo(float).tiny)

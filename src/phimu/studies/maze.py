@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from phimu.agents.ctrl_ucb import CtrlUcb, CtrlState
+from phimu.agents.ctrl_ucb import CtrlState, CtrlUcb
 from phimu.environments.four_rooms import FourRooms
 from phimu.environments.maze_geometry import Maze
 from phimu.errors import InputError
@@ -15,7 +15,7 @@ from phimu.studies.figures import Panel
 from phimu.training.online import OnlineRun
 
 CELLS = 40  # the grid of the scores, a side
-DRAWS = 50_000  # from the environment for each true density
+DRAWS = 20_000  # from the environment for each true density
 BESIDE = 1.0  # how near a wall counts as beside it
 
 
@@ -28,7 +28,7 @@ class BaseMeasure(NamedTuple):
 
 def base_measure(run: OnlineRun) -> BaseMeasure:
     """The mixture of in-batch, replay and random-trajectory negatives, from all stored points."""
-    noise, batch = run.agent.noise, run.schedule.batch_size
+    noise, batch = ctrl_of(run).noise, run.schedule.batch_size
     random = round(noise.random_share * noise.negatives) / (noise.negatives + batch)
     stored = run.replay.rows.next_observation[: len(run.replay)]
     warm_up = run.replay.random_next[: run.replay.added]
@@ -88,7 +88,7 @@ def _ratios(
     for start in range(0, len(base.points), 16_384):
         rows = slice(start, start + 16_384)
         logs = _log_ratio(
-            run.agent,
+            ctrl_of(run),
             run.state,
             positions.astype(np.float32),
             actions.astype(np.float32),
@@ -109,11 +109,17 @@ def total_variation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def maze_of(run: OnlineRun) -> Maze:
     """The geometry of the maze the run was trained in."""
     environment = run.task.env.unwrapped
-    if not isinstance(environment, FourRooms) or not isinstance(run.agent, CtrlUcb):
+    if not isinstance(environment, FourRooms):
         raise InputError(
-            f"The heat map needs a CTRL run in phimu/FourRooms-v0, not one in {run.task.name}."
+            f"The heat map needs a run in phimu/FourRooms-v0, not one in {run.task.name}."
         )
     return environment.maze
+
+
+def ctrl_of(run: OnlineRun) -> CtrlUcb:
+    if not isinstance(run.agent, CtrlUcb):
+        raise InputError("The heat map needs a CTRL agent: SAC learns no transition.")
+    return run.agent
 
 
 def scores(run: OnlineRun, seed: int = 0) -> dict[str, float]:
@@ -173,7 +179,7 @@ def panels(run: OnlineRun, seed: int = 0) -> list[Panel]:
             title=name,
             position=positions[i],
             target=moved[i],
-            samples=maze.transition(np.tile(positions[i], (60, 1)), np.tile(actions[i], (60, 1)), rng),
+            samples=maze.transition(*(np.tile(x[i], (60, 1)) for x in (positions, actions)), rng),
             true_mass=truth[i].reshape(CELLS, CELLS),
             learned_mass=learned[i].reshape(CELLS, CELLS),
             total_variation=float(total_variation(learned[i], truth[i])),

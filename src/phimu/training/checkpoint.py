@@ -179,8 +179,8 @@ def load(directory: Path, say: Callable[[str], Any] = warnings.warn) -> Checkpoi
     for step, folder in _found(directory) if directory.exists() else []:
         try:
             checkpoint = _read(folder, step)
-        except (_Damaged, OSError) as problem:
-            problems.append(problem)
+        except (_Damaged, OSError) as damage:
+            problems.append(damage)
             continue
         for problem in problems:
             say(f"Damaged checkpoint: {problem}; going back to step {step:,}.")

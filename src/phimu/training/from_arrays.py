@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from phimu.agents.presets import preset
+from phimu.agents.presets import CTRL
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
 from phimu.networks import RunningNormaliser
@@ -93,7 +93,7 @@ def learn_features(
         reward=np.asarray(reward, np.float32),
         terminated=np.zeros(len(observation), np.float32),
     )
-    settings = settings or preset("ctrl-ucb-m", "small").settings.representation
+    settings = settings or CTRL["small"].representation
     noise = Negatives(negatives=negatives, random_share=0.0)
     spec = Spec(data.observation.shape[1], data.action.shape[1])
     state = settings.init(spec, jax.random.PRNGKey(seed))

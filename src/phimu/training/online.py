@@ -25,7 +25,7 @@ def stream(seed: int, name: int, step: int) -> np.random.Generator:
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _update(agent: Agent, state: Any, seed: int, step: int, *data: Any) -> Any:
+def _update(agent: Any, state: Any, seed: int, step: int, *data: Any) -> Any:
     return agent.update(state, *data, _key(seed, UPDATE, step))
 
 
@@ -45,11 +45,14 @@ class OnlineRun:
 
     def __init__(self, agent: Agent, task: Task, schedule: Schedule, seed: int):
         self.agent, self.task, self.schedule, self.seed = agent, task, schedule, seed
-        self.state = agent.init(task.spec, _key(seed, INIT, 0))
+        self.state: Any = agent.init(task.spec, _key(seed, INIT, 0))
         self.replay = Replay(task.spec, schedule.buffer_size, schedule.learning_starts)
         self.step = self.updates = self.episodes = 0
         self.returns: list[float] = []  # of the last episodes, for the progress line
         self.metrics: dict[str, jax.Array] = {}
+        self._observation = np.zeros(task.spec.observation_dim, np.float32)
+        self._actions: list[np.ndarray] = []  # of the open episode
+        self._return = 0.0
         self._begin_episode()
 
     def advance(self) -> None:
@@ -86,7 +89,7 @@ class OnlineRun:
         data: list[Any] = [self.replay.sample(self.schedule.batch_size, rng)]
         if isinstance(agent, CtrlUcb):
             if agent.confidence.bonus_scale and self.updates % agent.confidence.refresh_every == 0:
-                self.refresh()
+                self._refresh(agent)
             data.append(
                 agent.noise.draw(
                     lambda n: self.replay.sample_next(n, rng),
@@ -96,20 +99,21 @@ class OnlineRun:
         self.state, self.metrics = _update(agent, self.state, self.seed, self.updates, *data)
         self.updates += 1
 
-    def refresh(self) -> None:
+    def _refresh(self, agent: CtrlUcb) -> None:
         """Estimate the covariance of the bonus anew."""
         rng = stream(self.seed, REFRESH, self.updates)
-        pairs = self.replay.sample_pairs(self.agent.confidence.covariance_sample, rng)
-        self.state = self.agent.refresh(self.state, *pairs, len(self.replay))
+        pairs = self.replay.sample_pairs(agent.confidence.covariance_sample, rng)
+        self.state = agent.refresh(self.state, *pairs, len(self.replay))
 
     def _begin_episode(self) -> None:
         seed = int(stream(self.seed, RESET, self.episodes).integers(2**31))
         self._observation = self.task.reset(seed)
-        self._actions: list[np.ndarray] = []
+        self._actions = []
         self._return = 0.0
 
-    def recent_return(self) -> float | None:
-        return float(np.mean(self.returns)) if self.returns else None
+    def recent_return(self) -> dict[str, float]:
+        """Mean return of the last ten episodes, once there is one."""
+        return {"return": float(np.mean(self.returns))} if self.returns else {}
 
     def save(self, directory: Any) -> None:
         """Everything as one checkpoint; the open episode as its actions."""

@@ -9,7 +9,6 @@ import platform
 import re
 import subprocess
 import typing
-from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -64,7 +63,7 @@ def _plain(value: Any, name: str) -> Any:
         return {str(key): _plain(item, f"{name}.{key}") for key, item in value.items()}
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, Callable) and "<" not in getattr(value, "__qualname__", "<"):
+    if callable(value) and "<" not in getattr(value, "__qualname__", "<"):
         return value.__qualname__  # lambdas and closures are out: they all have the same name
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"The setting {name} is {value}: give a finite number.")
@@ -262,7 +261,7 @@ def from_json(kind: type[Any], values: dict[str, Any]) -> Any:
         )
 
     def back(hint: Any, value: Any) -> Any:
-        if dataclasses.is_dataclass(hint):
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             return from_json(hint, value)
         return tuple(value) if isinstance(value, list) else value
 

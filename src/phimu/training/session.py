@@ -135,9 +135,7 @@ def _loop(
         run.advance()
         last = run.step == steps
         if run.metrics and (last or run.step % schedule.log_every == 0):
-            row = finite_metrics(run.metrics, run.step)
-            if run.returns:
-                row["return"] = run.recent_return()
+            row = finite_metrics(run.metrics, run.step) | run.recent_return()
             log.write(run.step, "train", row)
             shown |= {name: row[name] for name in ("return", *SHOWN) if name in row}
         if schedule.evaluate_every and (last or run.step % schedule.evaluate_every == 0):

@@ -1,0 +1,346 @@
+"""One update of phi and mu: what moves, what does not, and that NCE finds a known P."""
+
+from dataclasses import replace
+from functools import cache
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from phimu.errors import InputError
+from phimu.representation.features import OUTPUTS
+from phimu.representation.learner import NON_NEGATIVE, Contrastive
+from phimu.representation.negatives import Negatives
+from phimu.types import Batch, Spec
+
+SPEC = Spec(3, 2)
+TINY = Contrastive(feature_dim=5, feature_sizes=(8,), feature_learning_rate=1e-2)
+LINEAR = replace(
+    TINY, ratio="linear", phi_output="softmax", mu_output="softplus", feature_rate=0.3
+)
+EVERYTHING = replace(
+    TINY,
+    feature_dim=16,
+    fourier_features=4,
+    learn_temperature=True,
+    reward_weight=1.0,
+    bonus_prediction_weight=1.0,
+)
+NEGATIVES = Negatives(6)
+
+
+def transitions(seed, size=32):
+    """A batch whose next observation and reward follow from (s, a), and noise [6, 3]."""
+    rng = np.random.default_rng(seed)
+    observation = rng.normal(size=(size, 3)).astype(np.float32)
+    action = rng.uniform(-1, 1, (size, 2)).astype(np.float32)
+    batch = Batch(
+        observation=observation,
+        action=action,
+        reward=observation[:, 0] - 2 * action[:, 1] + 0.5,
+        next_observation=np.tanh(observation + action[:, :1]),
+        terminated=np.zeros(size, np.float32),
+    )
+    return batch, rng.normal(size=(6, 3)).astype(np.float32)
+
+
+@cache  # one compilation per learner
+def step_of(learner):
+    def step(state, batch, noise):
+        bonus = jnp.clip(1 + batch.observation[:, 1], 0, 2)
+        return learner.update(state, batch, noise, NEGATIVES, bonus)
+
+    return jax.jit(step)
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array))]
+
+
+def numpy_map(feature_map, x, last):
+    """An ELU feature map without Fourier inputs in float64, from its weights."""
+    for i, layer in enumerate(feature_map.network.layers):
+        if i:
+            x = np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
+        x = x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
+    return last(x)
+
+
+def softplus(x):
+    return np.logaddexp(x, 0)
+
+
+# Shapes and bounds
+
+
+@pytest.mark.parametrize("learner", [TINY, EVERYTHING])
+def test_shapes(learner):
+    state = learner.init(SPEC, jax.random.PRNGKey(0))
+    batch, noise = transitions(0)
+    d = learner.feature_dim
+    phi = state.slow.phi(batch.observation, batch.action)
+    assert phi.shape == (32, d)
+    assert state.slow.phi(batch.observation[0], batch.action[0]).shape == (d,)
+    assert state.slow.mu(noise).shape == (6, d)
+    assert state.slow.mu_mean.shape == (d,)
+    assert learner.slow_log_ratio(state, phi, noise).shape == (32, 6)
+    np.testing.assert_array_equal(phi, state.features.phi(batch.observation, batch.action))
+
+
+def test_phi_and_mu_are_their_weights():
+    state = TINY.init(SPEC, jax.random.PRNGKey(0))
+    batch, noise = transitions(0)
+    pair = np.concatenate([batch.observation, batch.action], axis=1)
+    phi = numpy_map(state.slow.phi, pair, lambda x: x)
+    mu = numpy_map(state.slow.mu, noise, np.tanh)
+    np.testing.assert_allclose(
+        state.slow.phi(batch.observation, batch.action), phi, rtol=1e-4, atol=1e-5
+    )
+    ratio = TINY.slow_log_ratio(state, jnp.asarray(phi, jnp.float32), noise)
+    np.testing.assert_allclose(ratio, phi @ mu.T / 0.2, rtol=1e-4, atol=1e-4)
+
+
+BOUNDS = {
+    "sigmoid": (0, 1),
+    "gaussian": (0, 1),
+    "tanh": (-1, 1),
+    "softmax": (0, 1),
+    "unit_norm": (-1, 1),
+    "softplus": (0, np.inf),
+    "exponential": (0, np.inf),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_bounded_outputs_are_bounded(name):
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(50, 5)) * 100, jnp.float32)
+    y = np.asarray(OUTPUTS[name](x))
+    low, high = BOUNDS[name]
+    assert np.isfinite(y).all()
+    assert y.min() >= low
+    assert y.max() <= high * (1 + 1e-6)
+    assert y.max() > 0.8  # and they use the range
+
+
+def test_normalised_outputs():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(9, 5)) * 3 + 1, jnp.float32)
+    np.testing.assert_allclose(np.sum(OUTPUTS["softmax"](x), axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.sum(OUTPUTS["unit_norm"](x) ** 2, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.var(OUTPUTS["unit_variance"](x), axis=1), 1, rtol=1e-3)
+    np.testing.assert_allclose(np.mean(OUTPUTS["unit_variance"](x), axis=1), 0, atol=1e-6)
+
+
+def test_outputs_called_non_negative_are():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(50, 5)) * 3, jnp.float32)
+    assert {name for name, output in OUTPUTS.items() if (output(x) >= 0).all()} == NON_NEGATIVE
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"ratio": "linear", "mu_output": "softplus"}, "phi_output is 'identity'"),
+        ({"ratio": "linear", "phi_output": "softmax"}, "mu_output is 'tanh'"),
+        ({"feature_dim": 0}, "feature_dim is 0"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(settings, field):
+    with pytest.raises(InputError, match=field):
+        Contrastive(**settings)
+
+
+# The linear ratio
+
+
+def test_linear_ratio_with_phi_on_the_simplex_integrates_to_one():
+    """Over the batch's base measure, whatever the weights: E_p <phi, mu> = 1 for every (s, a)."""
+    state = LINEAR.init(SPEC, jax.random.PRNGKey(1))
+    batch, noise = transitions(1)
+    features = state.features
+    phi = features.phi(batch.observation, batch.action)
+    mu = features.mu(jnp.concatenate([batch.next_observation, noise]))
+    _, (metrics, mu_mean) = LINEAR.objective(features, batch, noise, NEGATIVES, None)
+    ratio = np.exp(LINEAR.log_ratio(phi, mu, mu_mean, features.log_temperature))
+    np.testing.assert_allclose(ratio.mean(axis=1), 1.0, rtol=1e-5)
+    assert ratio.std() > 0.01  # not merely the constant
+    # The metric leaves out each row's own s', so it is near zero but not at it.
+    own = ratio[np.arange(32), np.arange(32)]
+    expected = np.mean(np.log((ratio.sum(axis=1) - own) / (32 + 6 - 1)))
+    np.testing.assert_allclose(metrics["log_normaliser"], expected, atol=1e-5)
+
+
+# Slow copies
+
+
+@pytest.mark.parametrize(("learner", "rate"), [(TINY, 0.005), (LINEAR, 0.3)])
+def test_slow_copies_follow_their_recursion(learner, rate):
+    assert learner.feature_rate == rate
+    last = {"tanh": np.tanh, "softplus": softplus}[learner.mu_output]
+    step = step_of(learner)
+    state = learner.init(SPEC, jax.random.PRNGKey(0))
+    slow = [x.astype(np.float64) for x in leaves(state.slow)]
+    moved = 0.0
+    for t in range(5):
+        batch, noise = transitions(t)
+        # mu's mean over the base measure is that of the features the gradient was taken at
+        places = np.concatenate([batch.next_observation, noise]).astype(np.float64)
+        mu = numpy_map(state.features.mu, places, last)
+        state, _ = step(state, batch, noise)
+        fast = [*leaves(state.features.phi), *leaves(state.features.mu), mu.mean(axis=0)]
+        slow = [s + rate * (f - s) for s, f in zip(slow, fast, strict=True)]
+        moved += sum(np.abs(s - f).sum() for s, f in zip(slow, fast, strict=True))
+    for computed, expected in zip(leaves(state.slow), slow, strict=True):
+        np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6)
+    assert moved > 0.1  # the copies lag behind
+
+
+# What is learned and what is not
+
+
+@pytest.mark.parametrize("learner", [TINY, EVERYTHING])
+def test_temperature_moves_only_if_asked(learner):
+    state = learner.init(SPEC, jax.random.PRNGKey(0))
+    start = np.asarray(state.features.log_temperature)
+    np.testing.assert_allclose(np.exp(start), 0.2, rtol=1e-6)
+    for t in range(3):
+        state, _ = step_of(learner)(state, *transitions(t))
+    unchanged = np.asarray(state.features.log_temperature) == start
+    assert unchanged != learner.learn_temperature
+
+
+def test_fourier_frequencies_never_change():
+    start = state = EVERYTHING.init(SPEC, jax.random.PRNGKey(0))
+    for t in range(5):
+        state, _ = step_of(EVERYTHING)(state, *transitions(t))
+    for where in (state.features, state.slow):
+        for feature_map in (where.phi, where.mu):
+            np.testing.assert_array_equal(
+                feature_map.fourier.frequencies, start.features.phi.fourier.frequencies
+            )
+    first = start.features.phi.network.layers[0].weight
+    assert (np.asarray(state.features.phi.network.layers[0].weight) != first).any()
+
+
+def test_reward_and_bonus_heads_learn():
+    """The reward is linear in (s, a), the bonus nearly; the heads see them through phi only."""
+    state = EVERYTHING.init(SPEC, jax.random.PRNGKey(0))
+    history = []
+    for t in range(400):
+        state, metrics = step_of(EVERYTHING)(state, *transitions(t))
+        history.append((metrics["reward_loss"], metrics["bonus_loss"]))
+    start, end = np.mean(history[:5], axis=0), np.mean(history[-20:], axis=0)
+    assert (start > 0.3).all()
+    assert (end < 0.1).all()
+    # On fresh data, with the head that the metrics speak of.
+    batch, _ = transitions(1_000, size=200)
+    phi = state.features.phi(batch.observation, batch.action)
+    error = np.asarray(state.features.reward_head(phi))[:, 0] - batch.reward
+    assert np.mean(error**2) < 0.15
+
+
+def test_weights_of_zero_leave_the_heads_alone():
+    start = TINY.init(SPEC, jax.random.PRNGKey(0))
+    state, metrics = step_of(TINY)(start, *transitions(0))
+    assert not {"reward_loss", "bonus_loss"} & set(metrics)
+    for head in ("reward_head", "bonus_head"):
+        before, after = (leaves(getattr(x.features, head)) for x in (start, state))
+        for old, new in zip(before, after, strict=True):
+            np.testing.assert_array_equal(old, new)
+
+
+def test_regularisers_are_added_with_their_weights():
+    batch, noise = transitions(0)
+    state = LINEAR.init(SPEC, jax.random.PRNGKey(0))
+
+    def total(**weights):
+        learner = replace(LINEAR, **weights)
+        value, (metrics, _) = learner.objective(state.features, batch, noise, NEGATIVES, None)
+        return float(value), metrics
+
+    plain, metrics = total()
+    assert plain == float(metrics["nce_loss"])
+    places = np.concatenate([batch.next_observation, noise])
+    mu = numpy_map(state.features.mu, places.astype(np.float64), softplus)
+    pair = np.concatenate([batch.observation, batch.action], axis=1).astype(np.float64)
+    raw = numpy_map(state.features.phi, pair, np.exp)
+    phi = raw / raw.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(
+        total(mu_norm_weight=0.7)[0] - plain, 0.7 * np.mean(np.sum(mu**2, axis=1)), rtol=1e-4
+    )
+    ratio = phi @ (mu / mu.mean(axis=0)).T
+    marginal = (ratio.sum(axis=1) - np.diagonal(ratio)) / 37
+    np.testing.assert_allclose(
+        total(marginal_weight=300.0)[0] - plain, 300 * np.mean(np.log(marginal) ** 2), rtol=1e-2
+    )
+
+
+# NCE recovers P
+
+STATES, ACTIONS, UPDATES, ROWS, DRAWN = 6, 3, 500, 128, 128
+
+
+def random_mdp(seed):
+    """P [S, A, S'] with a few likely successors each, and a marginal p(s') far from uniform."""
+    rng = np.random.default_rng(seed)
+    weight = np.array([4.0, 2.0, 1.0, 1.0, 0.5, 0.25])
+    return rng.dirichlet(0.5 * weight, (STATES, ACTIONS))
+
+
+def sample_rows(transition, shape, rng):
+    """(s, a, s') with (s, a) uniform."""
+    s, a = rng.integers(STATES, size=shape), rng.integers(ACTIONS, size=shape)
+    cumulative = np.cumsum(transition[s, a], axis=-1)
+    following = (rng.uniform(size=(*shape, 1)) > cumulative[..., :-1]).sum(axis=-1)
+    return s, a, following
+
+
+@pytest.mark.parametrize("loss", ["ranking", "binary"])
+@pytest.mark.parametrize("ratio", ["exponential", "linear"])
+def test_nce_recovers_a_tabular_transition_law(loss, ratio):
+    transition = random_mdp(0)
+    marginal = transition.mean(axis=(0, 1))  # the base measure: the law of s' in the data
+    negatives = Negatives(DRAWN)
+    learner = Contrastive(
+        loss=loss,
+        ratio=ratio,
+        feature_dim=16,
+        feature_sizes=(32,),
+        phi_output="softmax" if ratio == "linear" else "identity",
+        mu_output="exponential" if ratio == "linear" else "tanh",
+        temperature=1.0,
+        feature_learning_rate=1e-2,
+        feature_rate=0.05,
+    )
+    rng = np.random.default_rng(1)
+    s, a, following = sample_rows(transition, (UPDATES, ROWS), rng)
+    _, _, noise = sample_rows(transition, (UPDATES, DRAWN), rng)
+    one_hot = jnp.eye(STATES)
+
+    def step(state, row):
+        s, a, following, noise = row
+        zero = jnp.zeros(ROWS)
+        batch = Batch(one_hot[s], jnp.eye(ACTIONS)[a], zero, one_hot[following], zero)
+        return learner.update(state, batch, one_hot[noise], negatives)
+
+    state = learner.init(Spec(STATES, ACTIONS), jax.random.PRNGKey(0))
+    state, _ = jax.jit(lambda *start: jax.lax.scan(step, *start))(state, (s, a, following, noise))
+
+    every_s, every_a = (x.ravel() for x in np.indices((STATES, ACTIONS)))
+    phi = state.slow.phi(one_hot[every_s], jnp.eye(ACTIONS)[every_a])
+    learned = marginal * np.exp(learner.slow_log_ratio(state, phi, one_hot))  # [S A, S']
+    integral = learned.sum(axis=1)
+    learned = learned / integral[:, None]
+    true = transition.reshape(-1, STATES)
+
+    def total_variation(other):
+        return np.mean(0.5 * np.abs(other - true).sum(axis=1))
+
+    print("TV", loss, ratio, total_variation(learned), np.mean(np.abs(np.log(integral))))
+    assert total_variation(learned) < 0.1
+    # What a wrong loss could still find: the marginal, the uniform law, P divided by p.
+    ratios = true / marginal
+    for wrong in (marginal[None, :], 1 / STATES, ratios / ratios.sum(axis=1, keepdims=True)):
+        assert total_variation(wrong) > 0.2
+    if loss == "binary" or ratio == "linear":  # ranking leaves an exponential ratio's scale free
+        assert np.mean(np.abs(np.log(integral))) < 0.15

@@ -1,0 +1,128 @@
+"""The bonus against its dense formula in float64."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phimu.confidence import CAP, Elliptical
+from phimu.errors import InputError
+
+D = 6
+
+
+def dense(data, query, buffer_size, scale, ridge):
+    """min(scale sqrt(phi' Sigma^-1 phi), 2), Sigma = (size / n) sum phi phi' + ridge I, |phi| = 1."""
+    covariance = ridge * np.eye(D)
+    for phi in data:
+        phi = phi / np.linalg.norm(phi)
+        covariance += buffer_size / len(data) * np.outer(phi, phi)
+    values = []
+    for phi in query:
+        phi = phi / np.linalg.norm(phi)
+        values.append(min(scale * np.sqrt(phi @ np.linalg.inv(covariance) @ phi), 2.0))
+    return np.array(values)
+
+
+def bonus(measure, data, query, buffer_size=None):
+    whitening = measure.refresh(data, buffer_size or len(data))
+    return np.asarray(measure.bonus(whitening, jnp.asarray(query, jnp.float32)))
+
+
+@pytest.mark.parametrize("buffer_size", [40, 1_000, 1_000_000])
+@pytest.mark.parametrize(("scale", "ridge"), [(5.0, 1.0), (1.0, 0.1), (0.3, 10.0)])
+def test_bonus_is_the_dense_formula(buffer_size, scale, ridge):
+    rng = np.random.default_rng(0)
+    # Directions of very different weight, lengths far from one.
+    data = rng.normal(size=(40, D)) * np.array([10, 5, 2, 1, 0.3, 0.1])
+    query = rng.normal(size=(20, D)) * 7
+    measure = Elliptical(bonus_scale=scale, ridge=ridge)
+    expected = dense(data, query, buffer_size, scale, ridge)
+    np.testing.assert_allclose(bonus(measure, data, query, buffer_size), expected, rtol=1e-4)
+
+
+def test_scaling_a_sample_to_the_buffer_is_repeating_it():
+    rng = np.random.default_rng(1)
+    data, query = rng.normal(size=(9, D)), rng.normal(size=(5, D))
+    measure = Elliptical()
+    repeated = bonus(measure, np.tile(data, (50, 1)), query)
+    np.testing.assert_allclose(bonus(measure, data, query, 450), repeated, rtol=1e-5)
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    scale=st.floats(0, 1e6),
+    ridge=st.sampled_from([1e-8, 1e-3, 1.0]),
+)
+@settings(max_examples=40, deadline=None)
+def test_bonus_is_between_zero_and_two(seed, scale, ridge):
+    rng = np.random.default_rng(seed)
+    measure = Elliptical(bonus_scale=scale, ridge=ridge)
+    values = bonus(measure, rng.normal(size=(4, D)), rng.normal(size=(5, D)))
+    assert ((values >= 0) & (values <= CAP)).all()
+    assert CAP == 2.0
+
+
+def test_the_cap_is_reached_where_nothing_was_seen():
+    data = np.eye(D)[:1].repeat(100, axis=0)
+    values = bonus(Elliptical(bonus_scale=5.0), data, np.eye(D)[:2])
+    assert values[1] == 2.0
+    np.testing.assert_allclose(values[0], 5 / np.sqrt(101), rtol=1e-5)
+
+
+@pytest.mark.parametrize("ridge", [1e-8, 1e-12])
+@pytest.mark.parametrize("kind", ["one direction", "duplicates", "few rows", "zeros"])
+def test_degenerate_data_gives_a_finite_bonus(ridge, kind):
+    rng = np.random.default_rng(2)
+    data = {
+        "one direction": np.outer(rng.uniform(0.5, 2, 500), rng.normal(size=D)),
+        "duplicates": np.tile(rng.normal(size=(3, D)), (200, 1)),
+        "few rows": rng.normal(size=(2, D)),
+        "zeros": np.zeros((10, D)),
+    }[kind]
+    query = np.concatenate([rng.normal(size=(4, D)), data[:2], np.zeros((1, D))])
+    values = bonus(Elliptical(ridge=ridge), data, query, buffer_size=1_000_000)
+    assert np.isfinite(values).all()
+    assert ((values >= 0) & (values <= CAP)).all()
+    assert values[-1] == 0.0  # of the zero phi
+    if kind != "zeros":
+        assert (values[:4] == CAP).all()  # outside of what was seen: nothing is known
+        # Seen about a million times: 0.01 but for float32, 5 / sqrt(ridge) * 6e-8 = 0.3 at 1e-12.
+        assert (values[4:6] < (0.02 if ridge == 1e-8 else 0.5)).all()
+
+
+@given(seed=st.integers(0, 2**31), ridge=st.sampled_from([1e-2, 1.0, 30.0]))
+@settings(max_examples=40, deadline=None)
+def test_more_data_never_increases_the_bonus(seed, ridge):
+    rng = np.random.default_rng(seed)
+    data, query = rng.normal(size=(12, D)), rng.normal(size=(8, D))
+    measure = Elliptical(bonus_scale=0.1, ridge=ridge)
+    # A prefix of the data, all of it, and a buffer of ten times as much of the same kind.
+    sizes = [bonus(measure, data[:4], query), bonus(measure, data, query)]
+    sizes.append(bonus(measure, data, query, buffer_size=120))
+    for fewer, more in zip(sizes[:-1], sizes[1:], strict=True):
+        assert (more <= fewer * (1 + 1e-5)).all()
+    assert (sizes[2] < sizes[0]).all()
+
+
+@pytest.mark.parametrize("ridge", [0.25, 1.0, 100.0])
+def test_init_is_the_ridge_alone(ridge):
+    measure = Elliptical(bonus_scale=0.7, ridge=ridge)
+    query = np.random.default_rng(3).normal(size=(5, D))
+    values = measure.bonus(measure.init(D), jnp.asarray(query, jnp.float32))
+    np.testing.assert_allclose(values, min(0.7 / np.sqrt(ridge), 2.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "field"),
+    [
+        ({"bonus_scale": -1.0}, "bonus_scale"),
+        ({"ridge": 0.0}, "ridge"),
+        ({"refresh_every": 0}, "refresh_every"),
+        ({"covariance_sample": 0}, "covariance_sample"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(settings_, field):
+    with pytest.raises(InputError, match=field):
+        Elliptical(**settings_)
