@@ -1,6 +1,47 @@
-"""Settings of every test."""
+"""Settings of every test, and agents small enough to learn within one."""
 
 import jax
+import pytest
 
 # [B] - [B, 1] is an error here instead of a silent [B, B].
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def tiny():
+    """tiny("sac"): a preset shrunk to learn a probe in some hundred steps.
+
+    Always the same settings, so that a test session compiles each agent once. The entropy weight
+    starts at next to nothing and falls, so that values are those without an entropy term.
+    """
+    from phimu.agents.presets import override, preset
+
+    changes = {
+        "actor_sizes": (32,),
+        "critic_width": 32,
+        "discount": 0.8,
+        "target_rate": 0.1,
+        "actor_learning_rate": 3e-3,
+        "critic_learning_rate": 1e-2,
+        "entropy_learning_rate": 1e-2,
+        "initial_entropy_weight": 1e-3,
+        "target_entropy": -20.0,
+        "batch_size": 64,
+        "learning_starts": 200,
+        "buffer_size": 2_000,
+    }
+    for_phi = {
+        "feature_sizes": (32,),
+        "feature_dim": 32,
+        "feature_learning_rate": 2e-3,
+        "feature_rate": 0.1,
+        "temperature": 5.0,
+        "reward_weight": 5.0,  # where s' says nothing about a, contrast alone cannot see it
+        "negatives": 16,
+    }
+
+    def make(agent):
+        own = {} if agent == "sac" else for_phi
+        return override(preset(agent, "paper-mujoco"), changes | own)
+
+    return make

@@ -1,5 +1,7 @@
 """The bonus against its dense formula in float64."""
 
+from itertools import pairwise
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ D = 6
 
 
 def dense(data, query, buffer_size, scale, ridge):
-    """min(scale sqrt(phi' Sigma^-1 phi), 2), Sigma = (size / n) sum phi phi' + ridge I, |phi| = 1."""
+    """min(scale sqrt(phi' Sigma^-1 phi), 2) on unit phi, Sigma = size / n sum phi phi' + ridge."""
     covariance = ridge * np.eye(D)
     for phi in data:
         phi = phi / np.linalg.norm(phi)
@@ -101,7 +103,7 @@ def test_more_data_never_increases_the_bonus(seed, ridge):
     # A prefix of the data, all of it, and a buffer of ten times as much of the same kind.
     sizes = [bonus(measure, data[:4], query), bonus(measure, data, query)]
     sizes.append(bonus(measure, data, query, buffer_size=120))
-    for fewer, more in zip(sizes[:-1], sizes[1:], strict=True):
+    for fewer, more in pairwise(sizes):
         assert (more <= fewer * (1 + 1e-5)).all()
     assert (sizes[2] < sizes[0]).all()
 

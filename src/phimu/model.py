@@ -1,5 +1,6 @@
 """The Python interface: `Ctrl` and `Sac` with learn, predict, save and load as in SB3."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ class Model:
     """An agent in an environment. Use `Ctrl` or `Sac`."""
 
     _agent = "sac"
+    _family = ""  # what the names of its agents begin with
 
     def __init__(
         self,
@@ -98,6 +100,8 @@ class Model:
         """A saved model, or a run of `phimu train`; `env` where the task has no Gymnasium id."""
         path = Path(path)
         config = load_config(path)
+        if not config.agent.startswith(cls._family):
+            raise InputError(f"{path} holds the agent {config.agent}, not one of {cls.__name__}.")
         saved = checkpoint.load(RunDirectory(path).checkpoints)
         if saved is None:
             raise InputError(f"{path} has no checkpoint to load.")
@@ -109,16 +113,25 @@ class Model:
         return model
 
     def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
-        query = jax.jit(getattr(self.run.agent, name))
-        return np.asarray(query(self.run.state, *(np.asarray(a, np.float32) for a in arrays)))
+        inputs = (np.asarray(a, np.float32) for a in arrays)
+        return np.asarray(_query(self.run.agent, name, self.run.state, *inputs))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _query(agent: Any, name: str, state: Any, *arrays: Any) -> jax.Array:
+    return getattr(agent, name)(state, *arrays)
 
 
 class Sac(Model):
     """Soft actor-critic, on the planner that CTRL uses."""
 
+    _family = "sac"
+
 
 class Ctrl(Model):
     """CTRL-UCB: `version` "m" has a two-layer critic, "l" a linear one."""
+
+    _family = "ctrl-ucb"
 
     def __init__(self, env: str | gymnasium.Env, version: str = "m", **rest: Any):
         if version not in ("m", "l"):

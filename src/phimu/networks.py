@@ -24,7 +24,7 @@ class Dense(eqx.Module):
     bias: jax.Array  # [outputs]
 
     def __init__(self, inputs: int, outputs: int, key: jax.Array, gain: float = 1.0):
-        scale = gain * np.sqrt(2.0 / (inputs + outputs))  # Glorot, as in the authors' group's code
+        scale = gain / np.sqrt(inputs)
         self.weight = scale * jax.random.normal(key, (inputs, outputs))
         self.bias = jnp.zeros(outputs)
 

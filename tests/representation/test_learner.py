@@ -11,18 +11,28 @@ import pytest
 
 from phimu.errors import InputError
 from phimu.representation.features import OUTPUTS
-from phimu.representation.learner import NON_NEGATIVE, Contrastive
+from phimu.representation.learner import (
+    ACCURACY_ROWS,
+    MEAN_RATE,
+    NON_NEGATIVE,
+    Contrastive,
+)
+from phimu.representation.losses import ranking
 from phimu.representation.negatives import Negatives
 from phimu.types import Batch, Spec
 
 SPEC = Spec(3, 2)
-TINY = Contrastive(feature_dim=5, feature_sizes=(8,), feature_learning_rate=1e-2)
+TINY = Contrastive(feature_dim=8, feature_sizes=(8,), feature_learning_rate=1e-2)
 LINEAR = replace(
-    TINY, ratio="linear", phi_output="softmax", mu_output="softplus", feature_rate=0.3
+    TINY,
+    ratio="linear",
+    phi_output="softmax",
+    mu_output="softplus",
+    feature_rate=0.3,
+    output_gain=2.0,
 )
 EVERYTHING = replace(
     TINY,
-    feature_dim=16,
     fourier_features=4,
     learn_temperature=True,
     reward_weight=1.0,
@@ -65,7 +75,7 @@ def numpy_map(feature_map, x, last):
         if i:
             x = np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
         x = x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
-    return last(x)
+    return last(feature_map.gain * x)
 
 
 def softplus(x):
@@ -160,7 +170,8 @@ def test_linear_ratio_with_phi_on_the_simplex_integrates_to_one():
     features = state.features
     phi = features.phi(batch.observation, batch.action)
     mu = features.mu(jnp.concatenate([batch.next_observation, noise]))
-    _, (metrics, mu_mean) = LINEAR.objective(features, batch, noise, NEGATIVES, None)
+    _, metrics = LINEAR.objective(features, batch, noise, NEGATIVES, None)
+    mu_mean = jnp.mean(mu, axis=0)
     ratio = np.exp(LINEAR.log_ratio(phi, mu, mu_mean, features.log_temperature))
     np.testing.assert_allclose(ratio.mean(axis=1), 1.0, rtol=1e-5)
     assert ratio.std() > 0.01  # not merely the constant
@@ -170,29 +181,63 @@ def test_linear_ratio_with_phi_on_the_simplex_integrates_to_one():
     np.testing.assert_allclose(metrics["log_normaliser"], expected, atol=1e-5)
 
 
+def test_the_shortcut_for_normalised_ratios_is_the_ranking_loss():
+    """Value and gradient, with more rows than the metrics look at."""
+    batch, noise = transitions(2, size=ACCURACY_ROWS + 6)
+    features = LINEAR.init(SPEC, jax.random.PRNGKey(2)).features
+    assert LINEAR.normalised_by(NEGATIVES)
+
+    def directly(features):
+        phi = features.phi(batch.observation, batch.action)
+        mu = features.mu(jnp.concatenate([batch.next_observation, noise]))
+        ratios = LINEAR.log_ratio(phi, mu, jnp.mean(mu, axis=0), features.log_temperature)
+        return ranking(*NEGATIVES.split(ratios), 0, jnp.zeros(()))
+
+    def shortcut(features):
+        return LINEAR.objective(features, batch, noise, NEGATIVES, None)[0]
+
+    (value, slope), (expected, expected_slope) = (
+        jax.jit(jax.value_and_grad(loss))(features) for loss in (shortcut, directly)
+    )
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for one, other in zip(leaves(slope), leaves(expected_slope), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "in_batch"),
+    [({"phi_output": "softplus"}, True), ({"loss": "binary"}, True), ({}, False)],
+)
+def test_the_shortcut_is_not_taken_where_integrals_are_free(changes, in_batch):
+    assert not replace(LINEAR, **changes).normalised_by(Negatives(6, in_batch=in_batch))
+    assert not TINY.normalised_by(NEGATIVES)
+
+
 # Slow copies
 
 
 @pytest.mark.parametrize(("learner", "rate"), [(TINY, 0.005), (LINEAR, 0.3)])
 def test_slow_copies_follow_their_recursion(learner, rate):
     assert learner.feature_rate == rate
-    last = {"tanh": np.tanh, "softplus": softplus}[learner.mu_output]
-    step = step_of(learner)
     state = learner.init(SPEC, jax.random.PRNGKey(0))
-    slow = [x.astype(np.float64) for x in leaves(state.slow)]
-    moved = 0.0
+    slow = [x.astype(np.float64) for x in leaves((state.slow.phi, state.slow.mu))]
+    mean = np.ones(learner.feature_dim)
+    distance = 0.0
     for t in range(5):
         batch, noise = transitions(t)
-        # mu's mean over the base measure is that of the features the gradient was taken at
-        places = np.concatenate([batch.next_observation, noise]).astype(np.float64)
-        mu = numpy_map(state.features.mu, places, last)
-        state, _ = step(state, batch, noise)
-        fast = [*leaves(state.features.phi), *leaves(state.features.mu), mu.mean(axis=0)]
+        state, _ = step_of(learner)(state, batch, noise)
+        fast = leaves((state.features.phi, state.features.mu))
         slow = [s + rate * (f - s) for s, f in zip(slow, fast, strict=True)]
-        moved += sum(np.abs(s - f).sum() for s, f in zip(slow, fast, strict=True))
-    for computed, expected in zip(leaves(state.slow), slow, strict=True):
+        distance += sum(np.abs(s - f).sum() for s, f in zip(slow, fast, strict=True))
+        if learner.ratio == "linear":  # the exponential ratio needs no mean
+            places = np.concatenate([batch.next_observation, noise]).astype(np.float64)
+            mu = numpy_map(state.slow.mu, places, softplus)
+            mean = mean + MEAN_RATE * (mu.mean(axis=0) - mean)
+    for computed, expected in zip(leaves((state.slow.phi, state.slow.mu)), slow, strict=True):
         np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6)
-    assert moved > 0.1  # the copies lag behind
+    np.testing.assert_allclose(state.slow.mu_mean, mean, rtol=1e-5)
+    assert distance > 0.1  # the copies lag behind
+    assert (np.abs(mean - 1) > 1e-3).all() == (learner.ratio == "linear")
 
 
 # What is learned and what is not
@@ -251,11 +296,12 @@ def test_weights_of_zero_leave_the_heads_alone():
 
 def test_regularisers_are_added_with_their_weights():
     batch, noise = transitions(0)
-    state = LINEAR.init(SPEC, jax.random.PRNGKey(0))
+    free = replace(LINEAR, phi_output="softplus")  # phi off the simplex: integrals are not one
+    state = free.init(SPEC, jax.random.PRNGKey(0))
 
     def total(**weights):
-        learner = replace(LINEAR, **weights)
-        value, (metrics, _) = learner.objective(state.features, batch, noise, NEGATIVES, None)
+        learner = replace(free, **weights)
+        value, metrics = learner.objective(state.features, batch, noise, NEGATIVES, None)
         return float(value), metrics
 
     plain, metrics = total()
@@ -263,15 +309,14 @@ def test_regularisers_are_added_with_their_weights():
     places = np.concatenate([batch.next_observation, noise])
     mu = numpy_map(state.features.mu, places.astype(np.float64), softplus)
     pair = np.concatenate([batch.observation, batch.action], axis=1).astype(np.float64)
-    raw = numpy_map(state.features.phi, pair, np.exp)
-    phi = raw / raw.sum(axis=1, keepdims=True)
+    phi = numpy_map(state.features.phi, pair, softplus)
     np.testing.assert_allclose(
         total(mu_norm_weight=0.7)[0] - plain, 0.7 * np.mean(np.sum(mu**2, axis=1)), rtol=1e-4
     )
     ratio = phi @ (mu / mu.mean(axis=0)).T
     marginal = (ratio.sum(axis=1) - np.diagonal(ratio)) / 37
     np.testing.assert_allclose(
-        total(marginal_weight=300.0)[0] - plain, 300 * np.mean(np.log(marginal) ** 2), rtol=1e-2
+        total(marginal_weight=3.0)[0] - plain, 3 * np.mean(np.log(marginal) ** 2), rtol=1e-4
     )
 
 
@@ -304,7 +349,7 @@ def test_nce_recovers_a_tabular_transition_law(loss, ratio):
     learner = Contrastive(
         loss=loss,
         ratio=ratio,
-        feature_dim=16,
+        feature_dim=32,
         feature_sizes=(32,),
         phi_output="softmax" if ratio == "linear" else "identity",
         mu_output="exponential" if ratio == "linear" else "tanh",
@@ -336,7 +381,6 @@ def test_nce_recovers_a_tabular_transition_law(loss, ratio):
     def total_variation(other):
         return np.mean(0.5 * np.abs(other - true).sum(axis=1))
 
-    print("TV", loss, ratio, total_variation(learned), np.mean(np.abs(np.log(integral))))
     assert total_variation(learned) < 0.1
     # What a wrong loss could still find: the marginal, the uniform law, P divided by p.
     ratios = true / marginal

@@ -13,6 +13,7 @@ from phimu.representation.losses import (
     log_marginal,
     marginal_penalty,
     mu_norm_penalty,
+    ranking_of_normalised,
 )
 
 B, M = 3, 5  # rows, and places for negatives in a row; fixed, so that each loss compiles once
@@ -131,6 +132,17 @@ def test_ranking_ignores_the_scale_of_a_row_and_binary_does_not():
         before, _ = COMPILED[name](positive, negative, M, zero)
         after, _ = COMPILED[name](positive + shift, negative + shift[:, None], M, zero)
         assert np.allclose(before, after, rtol=1e-5) == free
+
+
+@given(drawn=log_ratios(8))
+@settings(max_examples=20, deadline=None)
+def test_ranking_of_ratios_that_sum_to_their_number_needs_the_positive_alone(drawn):
+    positive, negative, *_ = drawn
+    both = np.concatenate([positive[:, None], negative], axis=1)
+    both = both - np.log(np.exp(both).mean(axis=1, keepdims=True))
+    expected = ranking_oracle(both[:, 0], both[:, 1:], 0.0)
+    value = ranking_of_normalised(*float32(both[:, 0]), M)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-5)
 
 
 @given(drawn=log_ratios(20))

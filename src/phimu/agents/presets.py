@@ -137,8 +137,9 @@ _MAZE = (
         actor_learning_rate=1e-3,
         critic_learning_rate=3e-3,
         initial_entropy_weight=0.01,
+        discount=0.98,
     ),
-    Schedule(learning_starts=20_000, batch_size=1_024, train_freq=20, checkpoint_every=20_000),
+    Schedule(learning_starts=40_000, batch_size=1_024, train_freq=40, checkpoint_every=40_000),
 )
 _PLANNERS = {
     "paper-mujoco": (
@@ -199,13 +200,17 @@ CTRL = {
             phi_output="softmax",
             mu_output="exponential",
             fourier_features=128,
-            output_gain=4.0,
+            fourier_scale=0.7,
+            phi_gain=2.0,
+            mu_gain=4.0,
             feature_learning_rate=3e-3,
+            feature_decay=1_000,
         ),
         noise=Negatives(negatives=1_024),
-        confidence=Elliptical(bonus_scale=5.0, refresh_every=100),
+        confidence=Elliptical(bonus_scale=0.3, refresh_every=100),
         normalise_observations=True,
         planner_rows=256,
+        uniform_mix=0.1,
     ),
     "maze-exponential": CtrlUcb(
         representation=Contrastive(
@@ -217,11 +222,13 @@ CTRL = {
             fourier_features=128,
             temperature=16.0,  # sqrt(feature_dim), so that log ratios start near zero
             marginal_weight=0.1,
-            feature_learning_rate=1e-3,
+            feature_learning_rate=2e-3,
+            feature_decay=1_000,
         ),
         noise=Negatives(negatives=1_024),
-        confidence=Elliptical(bonus_scale=5.0, refresh_every=100),
+        confidence=Elliptical(bonus_scale=0.3, refresh_every=100),
         normalise_observations=True,
         planner_rows=256,
+        uniform_mix=0.1,
     ),
 }

@@ -39,6 +39,9 @@ def _run(
     if video is not None:
         # In a process of its own: a graphics driver that fails can abort the whole process.
         film = [sys.executable, "-m", "phimu.training.video", str(run), str(video), str(seed)]
-        if subprocess.run(film, check=False).returncode:
-            raise InputError(f"No video was written to {video}; the lines above say why.")
+        code = subprocess.run(film, check=False).returncode
+        if code == 2:
+            sys.exit(2)  # it has said why
+        if code:
+            raise InputError(f"No video was written to {video}: filming ended with code {code}.")
         print(video)

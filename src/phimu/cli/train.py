@@ -10,6 +10,8 @@ from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
 from phimu.errors import InputError
 from phimu.training.session import Output, RunConfig, train
 
+TASK = tyro.conf.arg(metavar="TASK", help="a Gymnasium id, such as Pendulum-v1")
+
 
 def main(arguments: list[str]) -> None:
     # The agent and the preset decide which settings there are and what their defaults are.
@@ -34,7 +36,7 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
     request = dataclasses.make_dataclass(
         "Train",
         [
-            ("task", Annotated[str, tyro.conf.Positional, _help("Gymnasium id, as Pendulum-v1")]),
+            ("task", Annotated[str, tyro.conf.Positional, TASK]),
             ("agent", Annotated[str, _help(_list(DESCRIPTIONS))], agent),
             ("preset", Annotated[str, _help(_list(PRESET_DESCRIPTIONS))], chosen),
             ("steps", Annotated[int, _help("environment steps to train to")], 20_000),

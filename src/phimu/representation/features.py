@@ -22,7 +22,7 @@ OUTPUTS: dict[str, Callable[[jax.Array], jax.Array]] = {
     # non-negative ones, for the linear ratio
     "softmax": lambda x: jax.nn.softmax(x, axis=-1),
     "softplus": jax.nn.softplus,
-    "exponential": lambda x: jnp.exp(jnp.minimum(x, 30.0)),
+    "exponential": lambda x: jnp.exp(jnp.minimum(x, 80.0)),
     # the bounded ones of section 4.1
     "sigmoid": jax.nn.sigmoid,
     "gaussian": lambda x: jnp.exp(-(x**2)),
@@ -36,12 +36,13 @@ class FeatureMap(eqx.Module):
     fourier: Fourier | None
     network: MLP
     output: str = eqx.field(static=True)
+    gain: float = eqx.field(static=True)
 
     def __call__(self, observation: jax.Array, action: jax.Array | None = None) -> jax.Array:
         inputs = observation if self.fourier is None else self.fourier(observation)
         if action is not None:
             inputs = jnp.concatenate([inputs, action], axis=-1)
-        return OUTPUTS[self.output](self.network(inputs))
+        return OUTPUTS[self.output](self.gain * self.network(inputs))
 
 
 class Features(eqx.Module):

@@ -30,6 +30,7 @@ from phimu.representation.ratio import RATIOS, TINY
 from phimu.types import Batch, Metrics, Spec
 
 ACCURACY_ROWS = 64
+MEAN_RATE = 0.02  # of the running mean of the slow mu: over some fifty batches
 NON_NEGATIVE = {"softmax", "softplus", "sigmoid", "gaussian", "exponential"}
 
 
@@ -63,8 +64,10 @@ class Contrastive:
     """Random frequencies of the observation fed to phi and mu besides it; 0 is none."""
     fourier_scale: float = 0.5
     """Standard deviation of those frequencies, in cycles per normalised unit."""
-    output_gain: float = 1.0
-    """Scale of the last layers at the start: above 1, soft clusters begin distinct."""
+    phi_gain: float = 1.0
+    """Multiplies phi's last layer: above 1, soft clusters begin distinct and part faster."""
+    mu_gain: float = 1.0
+    """The same for mu's last layer."""
     temperature: float = 0.2
     """Divides <phi, mu> in the exponential ratio."""
     learn_temperature: bool = False
@@ -79,6 +82,8 @@ class Contrastive:
     """Weight of CTRL-UCBL's loss: phi predicts the bonus linearly, appendix C."""
     feature_learning_rate: float = 3e-4
     """Adam's step for phi and mu ("Model lr")."""
+    feature_decay: int | None = None
+    """If given, Adam's step falls as 1 / (1 + update / feature_decay)."""
     feature_rate: float = 0.005
     """How fast the slow copies follow ("Model Update Tau")."""
 
@@ -94,7 +99,10 @@ class Contrastive:
             raise InputError(f"feature_dim is {self.feature_dim}: give at least 1.")
 
     def optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.feature_learning_rate)
+        if self.feature_decay is None:
+            return optax.adam(self.feature_learning_rate)
+        rate, decay = self.feature_learning_rate, self.feature_decay
+        return optax.adam(lambda update: rate / (1.0 + update / decay))
 
     def init(self, spec: Spec, key: jax.Array) -> Representation:
         fourier_key, phi_key, mu_key, reward_key, bonus_key = jax.random.split(key, 5)
@@ -104,18 +112,13 @@ class Contrastive:
             width += 2 * self.fourier_features
         shape = (*self.feature_sizes, self.feature_dim)
 
-        def feature_map(inputs: int, key: jax.Array, output: str) -> FeatureMap:
-            network = MLP(
-                (inputs, *shape),
-                key,
-                layer_norm=self.feature_layer_norm,
-                last_gain=self.output_gain,
-            )
-            return FeatureMap(fourier, network, output)
+        def feature_map(inputs: int, key: jax.Array, output: str, gain: float) -> FeatureMap:
+            network = MLP((inputs, *shape), key, layer_norm=self.feature_layer_norm)
+            return FeatureMap(fourier, network, output, gain)
 
         features = Features(
-            phi=feature_map(width + spec.action_dim, phi_key, self.phi_output),
-            mu=feature_map(width, mu_key, self.mu_output),
+            phi=feature_map(width + spec.action_dim, phi_key, self.phi_output, self.phi_gain),
+            mu=feature_map(width, mu_key, self.mu_output, self.mu_gain),
             reward_head=Dense(self.feature_dim, 1, reward_key),
             bonus_head=Dense(self.feature_dim, 1, bonus_key),
             log_temperature=jnp.asarray(np.log(self.temperature), jnp.float32),
@@ -152,13 +155,18 @@ class Contrastive:
     ) -> tuple[Representation, Metrics]:
         """One Adam step on the loss, and one step of the slow copies towards the result."""
         gradient = jax.grad(self.objective, has_aux=True)
-        grads, (metrics, mu_mean) = gradient(state.features, batch, noise, negatives, bonus)
+        grads, metrics = gradient(state.features, batch, noise, negatives, bonus)
         updates, optimiser = self.optimiser().update(grads, state.optimiser)
         features = eqx.apply_updates(state.features, updates)
-        slow = polyak(
-            state.slow, SlowFeatures(features.phi, features.mu, mu_mean), self.feature_rate
-        )
-        return Representation(features, slow, optimiser), metrics
+        slow_phi = polyak(state.slow.phi, features.phi, self.feature_rate)
+        slow_mu = polyak(state.slow.mu, features.mu, self.feature_rate)
+        mu_mean = state.slow.mu_mean
+        if self.ratio == "linear":
+            mean = jnp.mean(slow_mu(jnp.concatenate([batch.next_observation, noise])), axis=0)
+            mu_mean = polyak(mu_mean, mean, MEAN_RATE)
+        return Representation(
+            features, SlowFeatures(slow_phi, slow_mu, mu_mean), optimiser
+        ), metrics
 
     def objective(
         self,
@@ -167,8 +175,8 @@ class Contrastive:
         noise: jax.Array,
         negatives: Negatives,
         bonus: jax.Array | None,
-    ) -> tuple[jax.Array, tuple[Metrics, jax.Array]]:
-        """The whole loss, with its metrics and the mean of mu over the batch's base measure."""
+    ) -> tuple[jax.Array, Metrics]:
+        """The whole loss and its metrics."""
         phi = features.phi(batch.observation, batch.action)  # [B, d]
         mu = features.mu(jnp.concatenate([batch.next_observation, noise]))  # [B + K, d]
         mu_mean = jnp.mean(mu, axis=0)
@@ -203,7 +211,7 @@ class Contrastive:
             predicted = features.bonus_head(phi[: bonus.shape[0]])[:, 0]
             metrics["bonus_loss"] = jnp.mean((predicted - bonus) ** 2)
             total += self.bonus_prediction_weight * metrics["bonus_loss"]
-        return total, (metrics, mu_mean)
+        return total, metrics
 
     def slow_log_ratio(
         self, state: Representation, phi: jax.Array, next_observation: jax.Array

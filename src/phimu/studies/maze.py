@@ -29,7 +29,8 @@ class BaseMeasure(NamedTuple):
 def base_measure(run: OnlineRun) -> BaseMeasure:
     """The mixture of in-batch, replay and random-trajectory negatives, from all stored points."""
     noise, batch = ctrl_of(run).noise, run.schedule.batch_size
-    random = round(noise.random_share * noise.negatives) / (noise.negatives + batch)
+    candidates = noise.negatives + (batch if noise.in_batch else 0)
+    random = round(noise.random_share * noise.negatives) / candidates
     stored = run.replay.rows.next_observation[: len(run.replay)]
     warm_up = run.replay.random_next[: run.replay.added]
     weights = (
@@ -45,9 +46,10 @@ def held_out_pairs(
     """(positions, actions, whether beside a wall): `free` in free space, `beside` near a wall."""
     candidates = maze.uniform_positions(50 * (free + beside), rng)
     near = maze.distance_to_wall(candidates) <= BESIDE
-    positions = np.concatenate([candidates[~near][:free], candidates[near][:beside]])
+    far, close = candidates[~near][:free], candidates[near][:beside]
+    positions = np.concatenate([far, close])
     actions = rng.uniform(-1, 1, positions.shape)
-    return positions, actions, np.arange(len(positions)) >= free
+    return positions, actions, np.repeat([False, True], [len(far), len(close)])
 
 
 def cell_of(points: np.ndarray, size: float) -> np.ndarray:
@@ -56,14 +58,21 @@ def cell_of(points: np.ndarray, size: float) -> np.ndarray:
     return cell[:, 0] * CELLS + cell[:, 1]
 
 
+def draws(
+    maze: Maze, position: np.ndarray, action: np.ndarray, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Samples of s' from one (s, a): [count, 2]."""
+    return maze.transition(np.tile(position, (count, 1)), np.tile(action, (count, 1)), rng)
+
+
 def true_masses(
     maze: Maze, positions: np.ndarray, actions: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """P(cell | s, a) by simulation: [pairs, CELLS^2]."""
 
     def one(position: np.ndarray, action: np.ndarray) -> np.ndarray:
-        draws = maze.transition(np.tile(position, (DRAWS, 1)), np.tile(action, (DRAWS, 1)), rng)
-        return np.bincount(cell_of(draws, maze.size), minlength=CELLS**2) / DRAWS
+        reached = draws(maze, position, action, DRAWS, rng)
+        return np.bincount(cell_of(reached, maze.size), minlength=CELLS**2) / DRAWS
 
     return np.stack([one(s, a) for s, a in zip(positions, actions, strict=True)])
 
@@ -155,8 +164,10 @@ def sampling_floor(maze: Maze, base: BaseMeasure, truth: np.ndarray) -> float:
         # the difference of two halves has the spread of twice the whole's own error
         noise = np.where(whole > 0, 1 + (first - second) / whole, 0.0)
     reweighted = truth * noise
-    reweighted /= reweighted.sum(axis=1, keepdims=True)
-    return float(total_variation(reweighted, truth).mean())
+    total = reweighted.sum(axis=1)
+    reached = total > 0  # where p has no point at all, nothing of the truth can be learned
+    distance = total_variation(reweighted[reached] / total[reached, None], truth[reached])
+    return float((distance.sum() + (~reached).sum()) / len(truth))
 
 
 def panels(run: OnlineRun, seed: int = 0) -> list[Panel]:
@@ -179,7 +190,7 @@ def panels(run: OnlineRun, seed: int = 0) -> list[Panel]:
             title=name,
             position=positions[i],
             target=moved[i],
-            samples=maze.transition(*(np.tile(x[i], (60, 1)) for x in (positions, actions)), rng),
+            samples=draws(maze, positions[i], actions[i], 60, rng),
             true_mass=truth[i].reshape(CELLS, CELLS),
             learned_mass=learned[i].reshape(CELLS, CELLS),
             total_variation=float(total_variation(learned[i], truth[i])),

@@ -76,13 +76,13 @@ def restore(template: Any, arrays: dict[str, np.ndarray]) -> Any:
                     f"The array {name} has {what} {there} in the checkpoint but {here} in the "
                     "agent: resume with the configuration that wrote the checkpoint."
                 )
-    leaves = []
+    leaves: list[Any] = []
     for name, leaf in _named_leaves(template):
         if isinstance(leaf, jax.Array):
-            leaf = jnp.array(arrays[name])  # a copy, or later writes to `arrays` could show through
-        elif eqx.is_array(leaf):
-            leaf = arrays[name]
-        leaves.append(leaf)
+            # a copy, or later writes to `arrays` could show through
+            leaves.append(jnp.array(arrays[name]))
+        else:
+            leaves.append(arrays[name] if eqx.is_array(leaf) else leaf)
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 

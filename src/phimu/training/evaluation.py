@@ -29,9 +29,13 @@ class Evaluation(NamedTuple):
 
 def evaluate(policy: Policy, task: Task, episodes: int, seed: int) -> Evaluation:
     """Run `episodes` episodes; one seed, the same episodes' starts."""
-    seeds = np.random.SeedSequence(seed).generate_state(episodes)
-    rows = [run_episode(policy, task, int(s)) for s in seeds]
+    rows = [run_episode(policy, task, s) for s in episode_seeds(seed, episodes)]
     return Evaluation(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+def episode_seeds(seed: int, episodes: int) -> list[int]:
+    """The seed of each episode's reset; more episodes begin with the same ones."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
 
 
 def run_episode(

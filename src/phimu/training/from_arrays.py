@@ -1,5 +1,6 @@
 """phi and mu from arrays of transitions, without an environment: a density, an uncertainty."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -86,14 +87,20 @@ def learn_features(
     """
     columns = {"observation": observation, "action": action, "next_observation": next_observation}
     arrays = {name: _checked(name, value, len(observation)) for name, value in columns.items()}
+    width, next_width = (arrays[n].shape[1] for n in ("observation", "next_observation"))
+    if next_width != width:
+        raise InputError(
+            f"next_observation has {next_width} columns: give {width}, as observation has."
+        )
     if reward is None:
         reward = np.zeros(len(observation), np.float32)
     data = Batch(
         **arrays,
-        reward=np.asarray(reward, np.float32),
+        reward=_checked("reward", reward, len(observation), ndim=1),
         terminated=np.zeros(len(observation), np.float32),
     )
-    settings = settings or CTRL["small"].representation
+    # Ranking alone leaves the scale of each row free; a density wants it held at one.
+    settings = settings or replace(CTRL["small"].representation, marginal_weight=0.1)
     noise = Negatives(negatives=negatives, random_share=0.0)
     spec = Spec(data.observation.shape[1], data.action.shape[1])
     state = settings.init(spec, jax.random.PRNGKey(seed))
@@ -113,10 +120,11 @@ def learn_features(
     )
 
 
-def _checked(name: str, value: np.ndarray, rows: int) -> np.ndarray:
+def _checked(name: str, value: np.ndarray, rows: int, ndim: int = 2) -> np.ndarray:
     array = np.asarray(value, np.float32)
-    if array.ndim != 2 or len(array) != rows or rows == 0:
-        raise InputError(f"{name} has shape {array.shape}: give a row per transition, [N, size].")
+    if array.ndim != ndim or len(array) != rows or rows == 0:
+        wanted = "[N, size]" if ndim == 2 else "[N]"
+        raise InputError(f"{name} has shape {array.shape}: give a row per transition, {wanted}.")
     if not np.isfinite(array).all():
         row = int(np.argwhere(~np.isfinite(array))[0][0])
         raise InputError(f"{name} is not finite in row {row}: drop or mend that transition.")

@@ -65,7 +65,11 @@ def load_config(path: Path) -> RunConfig:
         ) from error
 
 
-def load_run(path: Path, say: Any = print) -> tuple[RunConfig, OnlineRun]:
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def load_run(path: Path, say: Any = _say) -> tuple[RunConfig, OnlineRun]:
     """A finished or broken-off run as it was at its last checkpoint."""
     config = load_config(path)
     saved = checkpoint.load(RunDirectory(path).checkpoints, say)
@@ -100,10 +104,11 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
     if not 0 <= config.seed < 2**31:
         raise InputError(f"seed is {config.seed}: give a number from 0 to 2147483647.")
     task = open_task(config.task, **config.task_options)
+    # Before the directory: what cannot begin leaves nothing behind.
+    run = OnlineRun(config.settings, task, config.schedule, config.seed)
     path = output.run_dir or config.path(output.runs, task.suite)
     directory = open_run(path, config.to_json(), [Path(sys.argv[0]).name, *sys.argv[1:]])
     saved = checkpoint.load(directory.checkpoints, say=_say)
-    run = OnlineRun(config.settings, task, config.schedule, config.seed)
     if saved is not None:
         run.restore(saved, say=_say)
     if run.step >= steps:
@@ -160,7 +165,3 @@ def _wandb_options(
     if project is None:
         return None
     return {"project": project, "dir": str(directory.path), "config": config.to_json()}
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)

@@ -1,0 +1,232 @@
+"""What an agent's step may and may not touch, and that it repeats."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import phimu.environments  # noqa: F401  (registers the probes)
+from phimu.agents.ctrl_ucb import CtrlUcb
+from phimu.agents.presets import override
+from phimu.confidence import Elliptical
+from phimu.environments.task import open_task
+from phimu.errors import InputError
+from phimu.networks import RunningNormaliser
+from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.representation.learner import Contrastive
+from phimu.representation.negatives import Negatives
+from phimu.training.online import OnlineRun
+from phimu.types import Batch, Spec
+
+SPEC = Spec(1, 1)
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def equal(one, other):
+    """Bit for bit."""
+    return all(
+        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        for a, b in zip(leaves(one), leaves(other), strict=True)
+    )
+
+
+# Planning leaves phi alone
+
+
+def random_batch(seed, rewards_seed):
+    """Transitions by `seed`; what only the planner reads by `rewards_seed`."""
+    rng, of_planner = np.random.default_rng(seed), np.random.default_rng(rewards_seed)
+    batch = Batch(
+        observation=rng.uniform(-1, 1, (64, 1)).astype(np.float32),
+        action=rng.uniform(-1, 1, (64, 1)).astype(np.float32),
+        reward=of_planner.normal(size=64).astype(np.float32),
+        next_observation=rng.uniform(-1, 1, (64, 1)).astype(np.float32),
+        terminated=of_planner.integers(2, size=64).astype(np.float32),
+    )
+    return batch, rng.uniform(-1, 1, (16, 1)).astype(np.float32)
+
+
+CONTRAST_ONLY = CtrlUcb(  # nothing else to learn phi by: no reward head, no bonus
+    Contrastive(feature_dim=32, feature_sizes=(32,)),
+    Negatives(16),
+    Elliptical(bonus_scale=0.0),
+    SoftActorCritic(critic_width=32, actor_sizes=(32,), critic_learning_rate=1e-2),
+)
+
+
+def test_planning_leaves_phi_bit_identical():
+    """Two agents that differ in rewards, ends and the planner's key keep one representation."""
+    agent, update = CONTRAST_ONLY, jax.jit(CONTRAST_ONLY.update)
+    states = [agent.init(SPEC, jax.random.PRNGKey(0)) for _ in range(2)]
+    start = states[0]
+    for t in range(20):
+        for which in range(2):
+            key = jax.random.PRNGKey(1_000 * which + t)
+            data = random_batch(t, rewards_seed=1_000 * which + t)
+            states[which], _ = update(states[which], *data, key)
+    assert equal(states[0].representation, states[1].representation)
+    assert not equal(states[0].planner.critic, states[1].planner.critic)
+    assert not equal(states[0].planner.actor, states[1].planner.actor)
+    assert not equal(states[0].representation.slow.phi, start.representation.slow.phi)
+
+
+def test_the_planner_alone_changes_nothing_but_itself():
+    """Many updates on one slow phi; the values move, phi and what it was learned with do not."""
+    agent = CONTRAST_ONLY
+    state = agent.init(SPEC, jax.random.PRNGKey(0))
+    before = jax.tree.map(jnp.copy, state.representation)
+    slow_phi, planner = state.representation.slow.phi, state.planner
+    update = jax.jit(lambda p, batch, key: agent.planner.update(p, slow_phi, batch, key))
+    for t in range(50):
+        planner, _ = update(planner, random_batch(t, t)[0], jax.random.PRNGKey(t))
+    assert equal(state.representation, before)
+    assert not equal(planner.critic, state.planner.critic)
+
+
+# Actions
+
+
+@pytest.fixture(scope="module")
+def certain():
+    """A state whose policy is all but sure of the action tanh(3) = 0.995."""
+    state = CONTRAST_ONLY.init(SPEC, jax.random.PRNGKey(0))
+    last = state.planner.actor.network.layers[-1]
+    actor = eqx.tree_at(
+        lambda a: (a.network.layers[-1].weight, a.network.layers[-1].bias),
+        state.planner.actor,
+        (jnp.zeros_like(last.weight), jnp.array([3.0, -9.0])),
+    )
+    return state._replace(planner=state.planner._replace(actor=actor))
+
+
+def actions(certain, uniform_mix, deterministic=False):
+    agent = replace(CONTRAST_ONLY, uniform_mix=uniform_mix)
+    observation = jnp.zeros((4_000, 1))
+    return np.asarray(agent.act(certain, observation, jax.random.PRNGKey(1), deterministic))[:, 0]
+
+
+def test_uniform_mix_of_one_is_uniform(certain):
+    drawn = actions(certain, 1.0)
+    assert scipy.stats.kstest(drawn, scipy.stats.uniform(-1, 2).cdf).pvalue > 0.01
+
+
+def test_uniform_mix_of_zero_is_the_policy(certain):
+    assert np.abs(actions(certain, 0.0) - np.tanh(3.0)).max() < 0.01
+
+
+def test_uniform_mix_is_a_share_of_the_actions(certain):
+    drawn = actions(certain, 0.25)
+    uniform = np.abs(drawn - np.tanh(3.0)) > 0.01
+    assert abs(uniform.mean() - 0.25) < 0.03  # four standard deviations
+    assert scipy.stats.kstest(drawn[uniform], scipy.stats.uniform(-1, 2).cdf).pvalue > 0.01
+
+
+def test_evaluation_uses_the_mode(certain):
+    np.testing.assert_allclose(actions(certain, 1.0, deterministic=True), np.tanh(3.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_outside_zero_and_one_is_refused(share):
+    with pytest.raises(InputError, match="uniform_mix"):
+        CtrlUcb(uniform_mix=share)
+
+
+# Normalisation
+
+
+def test_normaliser_has_the_mean_and_variance_of_all_it_has_seen():
+    rng = np.random.default_rng(0)
+    batches = [rng.normal(size=(n, 3)) * [1, 50, 0] + [2, -300, 5] for n in (4, 1, 30)]
+    normaliser = RunningNormaliser(3)
+    for batch in batches:
+        normaliser = normaliser.include(jnp.asarray(batch, jnp.float32))
+    everything = np.concatenate(batches)
+    np.testing.assert_allclose(normaliser.mean, everything.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(normaliser.variance, everything.var(axis=0), rtol=1e-3, atol=1e-6)
+    scaled = np.asarray(normaliser(jnp.asarray(everything, jnp.float32)))
+    np.testing.assert_allclose(scaled[:, :2].std(axis=0), 1.0, rtol=1e-3)
+    np.testing.assert_allclose(scaled[:, 2], 0.0, atol=0.1)  # a component that never varies
+    assert np.abs(normaliser(jnp.full((1, 3), 1e9))).max() <= 10
+
+
+# Through the online loop
+
+TRACES = Counter()
+
+
+@dataclass(frozen=True)
+class Counted(CtrlUcb):
+    """CTRL-UCB that counts how often its step is traced, which is how often it is compiled."""
+
+    def update(self, state, batch, noise, key):
+        TRACES["update"] += 1
+        return super().update(state, batch, noise, key)
+
+    def act(self, state, observation, key, deterministic):
+        TRACES["deterministic" if deterministic else "act"] += 1
+        return super().act(state, observation, key, deterministic)
+
+
+def test_one_trace_per_step_and_the_bonus_is_part_of_the_value(tiny):
+    """With everything on: bonus, its prediction, normalisation, (s, a) beside phi, fewer rows."""
+    chosen = override(
+        tiny("ctrl-ucb-l"),
+        {
+            "bonus_scale": 10.0,
+            "ridge": 100.0,
+            "refresh_every": 5,
+            "covariance_sample": 50,
+            "normalise_observations": True,
+            "raw_beside_phi": True,
+            "planner_rows": 32,
+            "uniform_mix": 0.1,
+        },
+    )
+    parts = {name: getattr(chosen.settings, name) for name in chosen.settings.__dataclass_fields__}
+    TRACES.clear()
+    run = OnlineRun(
+        Counted(**parts), open_task("phimu/probe-ConstantReward-v0"), chosen.schedule, seed=0
+    )
+    for _ in range(600):
+        run.advance()
+        if run.step in (210, 440):
+            run.policy()(np.zeros(1, np.float32))
+    assert TRACES == {"update": 1, "act": 1, "deterministic": 1}
+
+    where = np.zeros((3, 1), np.float32), np.array([[-0.5], [0.0], [0.5]], np.float32)
+    bonus = np.asarray(run.agent.bonus(run.state, *where))
+    value = np.asarray(run.agent.q_value(run.state, *where))
+    assert (bonus > 0.3).all()
+    np.testing.assert_allclose(value, 1.0 + bonus, atol=0.1)
+    assert float(run.metrics["bonus_loss"]) < 0.05
+    # The sample is scaled to the buffer, and refreshed as it grows: 10 / sqrt(100 + n) at least.
+    assert (bonus >= 10 / np.sqrt(100 + 600)).all()
+    assert (bonus < 1.0).all()  # 10 / sqrt(100), before anything was seen
+
+
+def short_run(chosen, seed):
+    run = OnlineRun(
+        chosen.settings, open_task("phimu/probe-MatchObservation-v0"), chosen.schedule, seed
+    )
+    for _ in range(230):
+        run.advance()
+    return run
+
+
+@pytest.mark.parametrize("agent", ["sac", "ctrl-ucb-m", "ctrl-ucb-l"])
+def test_one_seed_is_one_run_and_two_seeds_are_two(tiny, agent):
+    first, again, other = (short_run(tiny(agent), seed) for seed in (3, 3, 4))
+    assert first.updates == 31
+    assert equal(first.state, again.state)
+    assert equal(first.replay.arrays(), again.replay.arrays())
+    assert first.returns == again.returns
+    assert not equal(first.state, other.state)
+    assert not equal(first.replay.arrays(), other.replay.arrays())

@@ -1,0 +1,86 @@
+"""Every critic against its formula in float64, from its own weights."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from phimu.planning.critics import CRITICS, twin, values
+
+D, WIDTH, B = 5, 7, 6
+
+
+def dense(layer, x):
+    return x @ np.asarray(layer.weight, np.float64) + np.asarray(layer.bias, np.float64)
+
+
+def activate(x, activation, norm):
+    if norm:
+        mean = x.mean(axis=1, keepdims=True)
+        x = (x - mean) / np.sqrt(((x - mean) ** 2).mean(axis=1, keepdims=True) + 1e-5)
+    if activation == "relu":
+        return np.maximum(x, 0)
+    return np.where(x > 0, x, np.exp(np.minimum(x, 0)) - 1)
+
+
+def linear(critic, phi, activation, norm):
+    return dense(critic.out, phi)[:, 0]
+
+
+def linear_plus_hidden(critic, phi, activation, norm):
+    """w1' phi + w2' sigma(w3' phi), equation (q_param)."""
+    hidden = activate(dense(critic.hidden, phi), activation, norm)
+    return dense(critic.direct, phi)[:, 0] + dense(critic.out, hidden)[:, 0]
+
+
+def layers(critic, phi, activation, norm):
+    first, *rest = critic.network.layers
+    x = dense(first, phi)
+    for layer in rest:
+        x = dense(layer, activate(x, activation, norm))
+    return x[:, 0]
+
+
+ORACLES = {
+    "linear": (linear, None),
+    "linear_plus_hidden": (linear_plus_hidden, None),
+    "two_layer": (layers, 2),
+    "three_layer": (layers, 3),
+}
+
+
+def made(name, activation="elu", norm=False):
+    """A twin critic with biases that are not zero."""
+    critic = twin(name, D, WIDTH, jax.random.PRNGKey(0), activation, norm)
+    rng = np.random.default_rng(1)
+    return jax.tree.map(
+        lambda x: x + jnp.asarray(rng.normal(size=x.shape), x.dtype) if eqx.is_array(x) else x,
+        critic,
+    )
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("activation", ["elu", "relu"])
+@pytest.mark.parametrize("name", CRITICS)
+def test_both_values_are_the_formula(name, activation, norm):
+    critic = made(name, activation, norm)
+    phi = np.random.default_rng(0).normal(size=(B, D)) * 2
+    both = values(critic, jnp.asarray(phi, jnp.float32))
+    assert both.shape == (2, B)
+    oracle, depth = ORACLES[name]
+    for which in range(2):
+        one = jax.tree.map(lambda x, which=which: x[which], critic)
+        if depth:
+            assert len(one.network.layers) == depth
+        expected = oracle(one, phi, activation, norm)
+        np.testing.assert_allclose(both[which], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_twins_start_apart(name):
+    critic = twin(name, D, WIDTH, jax.random.PRNGKey(0), "elu", False)
+    both = np.asarray(values(critic, jnp.ones((3, D))))
+    assert (np.abs(both[0] - both[1]) > 1e-3).all()
+    for leaf in jax.tree.leaves(critic):
+        assert leaf.shape[0] == 2
