@@ -28,6 +28,7 @@ def tiny():
         "target_entropy": -20.0,
         "batch_size": 64,
         "learning_starts": 200,
+        "gradient_steps": 4,  # an update costs less time than the step around it
         "buffer_size": 2_000,
     }
     for_phi = {

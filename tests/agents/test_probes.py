@@ -8,7 +8,7 @@ from phimu.environments.task import open_task
 from phimu.training.online import OnlineRun
 
 DISCOUNT = 0.8
-STEPS = 600
+STEPS = 300  # a hundred of them with four updates each
 
 pytestmark = pytest.mark.parametrize("agent", ["sac", "ctrl-ucb-m", "ctrl-ucb-l"])
 
@@ -46,6 +46,7 @@ class Answers:
 
 
 def test_constant_reward(learn):
+    """Termination does not bootstrap: with it Q would be 5."""
     answers = learn("ConstantReward")
     np.testing.assert_allclose(answers.value(0.0, action=-0.5), 1.0, atol=0.1)
     np.testing.assert_allclose(answers.value(0.0), 1.0, atol=0.1)
@@ -82,8 +83,3 @@ def test_time_limit_bootstraps(learn):
     """Taken for an end, the tenth step would leave 1 / (1 - 0.9 * 0.8) = 3.6."""
     answers = learn("TimeLimit")
     np.testing.assert_allclose(answers.value(0.0), 1 / (1 - DISCOUNT), atol=0.4)
-
-
-def test_termination_does_not(learn):
-    answers = learn("Terminated")
-    np.testing.assert_allclose(answers.value(0.0), 1.0, atol=0.1)

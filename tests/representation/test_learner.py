@@ -29,7 +29,8 @@ LINEAR = replace(
     phi_output="softmax",
     mu_output="softplus",
     feature_rate=0.3,
-    output_gain=2.0,
+    phi_gain=2.0,
+    mu_gain=1.5,
 )
 EVERYTHING = replace(
     TINY,
@@ -166,6 +167,7 @@ def test_bad_settings_are_refused_by_name(settings, field):
 def test_linear_ratio_with_phi_on_the_simplex_integrates_to_one():
     """Over the batch's base measure, whatever the weights: E_p <phi, mu> = 1 for every (s, a)."""
     state = LINEAR.init(SPEC, jax.random.PRNGKey(1))
+    assert (state.slow.phi.gain, state.slow.mu.gain) == (2.0, 1.5)
     batch, noise = transitions(1)
     features = state.features
     phi = features.phi(batch.observation, batch.action)

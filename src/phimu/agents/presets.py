@@ -139,7 +139,7 @@ _MAZE = (
         initial_entropy_weight=0.01,
         discount=0.98,
     ),
-    Schedule(learning_starts=40_000, batch_size=1_024, train_freq=40, checkpoint_every=40_000),
+    Schedule(learning_starts=60_000, batch_size=1_024, train_freq=25, checkpoint_every=50_000),
 )
 _PLANNERS = {
     "paper-mujoco": (

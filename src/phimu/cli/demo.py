@@ -18,7 +18,7 @@ def _run(
     ratio: Literal["linear", "exponential"] = "linear",
     loss: Literal["ranking", "binary"] = "ranking",
     bonus_scale: float | None = None,
-    steps: int = 100_000,
+    steps: int = 160_000,
     seed: int = 0,
     episodes: int = 100,
     runs: Path = Path("runs"),
@@ -37,7 +37,10 @@ def _run(
     changes = {"loss": loss} | ({} if bonus_scale is None else {"bonus_scale": bonus_scale})
     name = "maze" if ratio == "linear" else "maze-exponential"
     settings, schedule = override(preset("ctrl-ucb-l", name), changes)
-    config = RunConfig("phimu/FourRooms-v0", "ctrl-ucb-l", settings, schedule, seed)
+    # Episodes start anywhere, so that the data covers the whole map; the success rate that is
+    # reported is from the maze's own start.
+    options = {"random_start": True}
+    config = RunConfig("phimu/FourRooms-v0", "ctrl-ucb-l", settings, schedule, seed, options)
     directory = train(config, steps, Output(runs=runs))
-    _, run = load_run(directory.path)
-    report(run, directory, episodes)
+    config, run = load_run(directory.path)
+    report(config, run, directory, episodes)

@@ -9,13 +9,14 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from phimu.environments.task import open_task
 from phimu.studies.curves import curves_of_runs
 from phimu.studies.figures import heat_map, learning_curves
 from phimu.studies.maze import maze_of, panels, scores
 from phimu.training.evaluation import evaluate
 from phimu.training.online import OnlineRun
 from phimu.training.run_directory import RunDirectory, write_atomically
-from phimu.training.session import load_run
+from phimu.training.session import RunConfig, load_run
 
 
 def plot(arguments: list[str]) -> None:
@@ -47,17 +48,18 @@ def heatmap(arguments: list[str]) -> None:
             run: a run directory of CTRL in phimu/FourRooms-v0.
             episodes: evaluation episodes for the success rate.
         """
-        _, loaded = load_run(run)
-        report(loaded, RunDirectory(run), episodes)
+        config, loaded = load_run(run)
+        report(config, loaded, RunDirectory(run), episodes)
 
     tyro.cli(run, args=arguments, prog="phimu heatmap")
 
 
-def report(run: OnlineRun, directory: RunDirectory, episodes: int) -> None:
+def report(config: RunConfig, run: OnlineRun, directory: RunDirectory, episodes: int) -> None:
     """Scores and heat map of a maze run, written into its directory and printed."""
     maze = maze_of(run)
     result = scores(run)
-    evaluation = evaluate(run.policy(), run.task, episodes, seed=0).summary()
+    own_start = open_task(config.task, **config.task_options | {"random_start": False})
+    evaluation = evaluate(run.policy(), own_start, episodes, seed=0).summary()
     result |= {
         "success_rate": evaluation["terminated"],
         "mean_length": evaluation["length"],

@@ -30,7 +30,8 @@ from phimu.representation.ratio import RATIOS, TINY
 from phimu.types import Batch, Metrics, Spec
 
 ACCURACY_ROWS = 64
-MEAN_RATE = 0.02  # of the running mean of the slow mu: over some fifty batches
+MEAN_RATE = 0.01  # of the running mean of the slow mu: over some hundred batches,
+MEAN_STRIDE = 4  # of which every fourth row is enough
 NON_NEGATIVE = {"softmax", "softplus", "sigmoid", "gaussian", "exponential"}
 
 
@@ -162,8 +163,8 @@ class Contrastive:
         slow_mu = polyak(state.slow.mu, features.mu, self.feature_rate)
         mu_mean = state.slow.mu_mean
         if self.ratio == "linear":
-            mean = jnp.mean(slow_mu(jnp.concatenate([batch.next_observation, noise])), axis=0)
-            mu_mean = polyak(mu_mean, mean, MEAN_RATE)
+            some = jnp.concatenate([batch.next_observation, noise])[::MEAN_STRIDE]
+            mu_mean = polyak(mu_mean, jnp.mean(slow_mu(some), axis=0), MEAN_RATE)
         return Representation(
             features, SlowFeatures(slow_phi, slow_mu, mu_mean), optimiser
         ), metrics
