@@ -79,9 +79,13 @@ def preset(agent: str, name: str) -> Preset:
         return Preset(Sac(replace(planner, critic="three_layer"), normalise), schedule)
     settings = replace(CTRL[name], planner=replace(planner, critic="two_layer"))
     if agent == "ctrl-ucb-l":
+        linear = replace(planner, critic="linear")
+        if name == "small":
+            # one layer has to carry the whole scale of Q, which Adam moves a step at a time
+            linear = replace(linear, critic_learning_rate=3e-3)
         settings = replace(
             settings,
-            planner=replace(planner, critic="linear"),
+            planner=linear,
             representation=replace(settings.representation, bonus_prediction_weight=1.0),
         )
     return Preset(settings, schedule)
