@@ -106,12 +106,11 @@ def flags_of(config: object) -> Iterator[str]:
 
 @pytest.fixture(autouse=True, scope="module")
 def whole_runs() -> Iterator[None]:
-    """As users have it, [outputs] may be added to [B, outputs]; compiling, not running, is long."""
+    """Most of the time goes into compiling, not running."""
     gymnasium.register("Plane-v0", Plane, disable_env_checker=True)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
-    with jax.numpy_rank_promotion("allow"):
-        yield
+    yield
     jax.config.update("jax_disable_most_optimizations", before)
 
 

@@ -29,7 +29,8 @@ class Dense(eqx.Module):
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return x @ self.weight + self.bias
+        product = x @ self.weight
+        return product + jnp.broadcast_to(self.bias, product.shape)
 
 
 class Fourier(eqx.Module):
@@ -144,7 +145,9 @@ class RunningNormaliser(eqx.Module):
 
     def __call__(self, observation: jax.Array) -> jax.Array:
         # Components that never vary divide by 1e-3, not by zero; far outliers are clipped.
-        scaled = (observation - self.mean) * jax.lax.rsqrt(self.variance + 1e-6)
+        mean = jnp.broadcast_to(self.mean, observation.shape)
+        variance = jnp.broadcast_to(self.variance, observation.shape)
+        scaled = (observation - mean) * jax.lax.rsqrt(variance + 1e-6)
         return jnp.clip(scaled, -10.0, 10.0)
 
 

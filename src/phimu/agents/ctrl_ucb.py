@@ -45,6 +45,8 @@ class CtrlUcb:
     def __post_init__(self) -> None:
         if not 0 <= self.uniform_mix <= 1:
             raise InputError(f"uniform_mix is {self.uniform_mix}: give a share from 0 to 1.")
+        if self.planner_rows is not None and self.planner_rows < 1:
+            raise InputError(f"planner_rows is {self.planner_rows}: give at least 1, or None.")
 
     def init(self, spec: Spec, key: jax.Array) -> CtrlState:
         for_features, for_planner = jax.random.split(key)

@@ -15,6 +15,19 @@ from phimu.representation.negatives import Negatives
 Agent = CtrlUcb | Sac
 
 
+LEAST = {
+    "learning_starts": 1,
+    "batch_size": 2,  # in-batch negatives need another row
+    "buffer_size": 1,
+    "train_freq": 1,
+    "gradient_steps": 1,
+    "evaluate_every": 0,
+    "evaluation_episodes": 1,
+    "checkpoint_every": 1,
+    "log_every": 1,
+}
+
+
 @dataclass(frozen=True)
 class Schedule:
     """When an online run collects, learns, evaluates and saves."""
@@ -39,11 +52,9 @@ class Schedule:
     """Environment steps between two rows of training metrics."""
 
     def __post_init__(self) -> None:
-        for field in ("batch_size", "train_freq", "gradient_steps", "checkpoint_every"):
-            if getattr(self, field) < 1:
-                raise InputError(f"{field} is {getattr(self, field)}: give at least 1.")
-        if self.learning_starts < 1:
-            raise InputError("learning_starts is 0: give at least 1 step to learn from.")
+        for name, least in LEAST.items():
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}: give at least {least}.")
 
 
 class Preset(NamedTuple):

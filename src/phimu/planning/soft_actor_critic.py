@@ -65,6 +65,12 @@ class SoftActorCritic:
     def __post_init__(self) -> None:
         if not 0 <= self.discount < 1:
             raise InputError(f"discount is {self.discount}: give a number from 0 to below 1.")
+        if not 0 < self.target_rate <= 1:
+            raise InputError(f"target_rate is {self.target_rate}: give a rate above 0, at most 1.")
+        if self.initial_entropy_weight <= 0:
+            raise InputError(
+                f"initial_entropy_weight is {self.initial_entropy_weight}: give a positive number."
+            )
 
     def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
         return (

@@ -74,7 +74,7 @@ class Contrastive:
     learn_temperature: bool = False
     """Whether the temperature is learned, starting from `temperature`."""
     marginal_weight: float = 0.0
-    """Weight of (log int phi mu p)^2, section 4.2."""
+    """Weight of (log int phi mu p)^2, section 4.2; where that is 0 by construction, no effect."""
     mu_norm_weight: float = 0.0
     """Weight of E_p |mu|^2, section 4.1."""
     reward_weight: float = 0.0
@@ -98,6 +98,10 @@ class Contrastive:
                     )
         if self.feature_dim < 1:
             raise InputError(f"feature_dim is {self.feature_dim}: give at least 1.")
+        if self.temperature <= 0:
+            raise InputError(f"temperature is {self.temperature}: give a positive number.")
+        if self.feature_decay is not None and self.feature_decay < 1:
+            raise InputError(f"feature_decay is {self.feature_decay}: give at least 1, or None.")
 
     def optimiser(self) -> optax.GradientTransformation:
         if self.feature_decay is None:
@@ -134,7 +138,7 @@ class Contrastive:
         """log P(s'|s,a)/p(s') of every pair: [B, K]."""
         if self.ratio == "linear":
             # With phi on the simplex and E_p mu = 1 in every component the integral is one.
-            mu = mu / mu_mean
+            mu = mu / mu_mean[None, :]
         return RATIOS[self.ratio](phi, mu, jnp.exp(log_temperature))
 
     def normalised_by(self, negatives: Negatives) -> bool:
@@ -186,7 +190,8 @@ class Contrastive:
             log_temperature = jax.lax.stop_gradient(log_temperature)
         count = negatives.count(phi.shape[0])
         if self.normalised_by(negatives):
-            positive = jnp.log(jnp.sum(phi * (mu[: phi.shape[0]] / mu_mean), axis=1) + TINY)
+            own = mu[: phi.shape[0]] / mu_mean[None, :]
+            positive = jnp.log(jnp.sum(phi * own, axis=1) + TINY)
             nce = ranking_of_normalised(positive, count)
             few = jax.lax.stop_gradient(phi[:ACCURACY_ROWS])  # enough for a metric
             log_ratios = self.log_ratio(few, mu, mu_mean, log_temperature)
@@ -196,7 +201,9 @@ class Contrastive:
             log_ratios = self.log_ratio(phi, mu, mu_mean, log_temperature)
             positive, negative = negatives.split(log_ratios)
             nce = LOSSES[self.loss](positive, negative, count, features.log_normaliser)
-            total = nce + self.marginal_weight * marginal_penalty(negative, count)
+            total = nce
+            if self.marginal_weight:
+                total += self.marginal_weight * marginal_penalty(negative, count)
         metrics = {
             "nce_loss": nce,
             "nce_accuracy": jnp.mean(positive > jnp.max(negative, axis=1)),

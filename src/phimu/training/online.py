@@ -44,6 +44,8 @@ class OnlineRun:
     """An agent learning in a task: `advance` is one step of the environment."""
 
     def __init__(self, agent: Agent, task: Task, schedule: Schedule, seed: int):
+        if not 0 <= seed < 2**31:
+            raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
         self.agent, self.task, self.schedule, self.seed = agent, task, schedule, seed
         self.state: Any = agent.init(task.spec, _key(seed, INIT, 0))
         self.replay = Replay(task.spec, schedule.buffer_size, schedule.learning_starts)

@@ -101,8 +101,6 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
     """Run to `steps` environment steps, from the last checkpoint if there is one."""
     if steps < 1:
         raise InputError(f"steps is {steps}: give at least 1 environment step.")
-    if not 0 <= config.seed < 2**31:
-        raise InputError(f"seed is {config.seed}: give a number from 0 to 2147483647.")
     task = open_task(config.task, **config.task_options)
     # Before the directory: what cannot begin leaves nothing behind.
     run = OnlineRun(config.settings, task, config.schedule, config.seed)
@@ -123,7 +121,7 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
     with Progress(steps, run.step, output.quiet) as progress:
         progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
         try:
-            _loop(run, steps, directory, log, progress)
+            _loop(config, run, steps, directory, log, progress)
         finally:
             log.close()
             task.close()
@@ -131,9 +129,14 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
 
 
 def _loop(
-    run: OnlineRun, steps: int, directory: RunDirectory, log: MetricsLog, progress: Progress
+    config: RunConfig,
+    run: OnlineRun,
+    steps: int,
+    directory: RunDirectory,
+    log: MetricsLog,
+    progress: Progress,
 ) -> None:
-    schedule, config = run.schedule, load_config(directory.path)
+    schedule = config.schedule
     evaluation_task = open_task(config.task, **config.task_options)
     shown: dict[str, Any] = {}
     while run.step < steps:
