@@ -154,7 +154,7 @@ _MAZE = (
         initial_entropy_weight=0.01,
         discount=0.98,
     ),
-    Schedule(learning_starts=60_000, batch_size=1_024, train_freq=25, checkpoint_every=50_000),
+    Schedule(learning_starts=80_000, batch_size=1_024, train_freq=20, checkpoint_every=80_000),
 )
 _PLANNERS = {
     "paper-mujoco": (
@@ -225,7 +225,7 @@ CTRL = {
         confidence=Elliptical(bonus_scale=0.3, refresh_every=100),
         normalise_observations=True,
         planner_rows=256,
-        uniform_mix=0.1,
+        uniform_mix=0.5,
     ),
     "maze-exponential": CtrlUcb(
         representation=Contrastive(
@@ -244,6 +244,6 @@ CTRL = {
         confidence=Elliptical(bonus_scale=0.3, refresh_every=100),
         normalise_observations=True,
         planner_rows=256,
-        uniform_mix=0.1,
+        uniform_mix=0.5,
     ),
 }

@@ -30,8 +30,8 @@ from phimu.representation.ratio import RATIOS, TINY
 from phimu.types import Batch, Metrics, Spec
 
 ACCURACY_ROWS = 64
-MEAN_RATE = 0.01  # of the running mean of the slow mu: over some hundred batches,
-MEAN_STRIDE = 4  # of which every fourth row is enough
+MEAN_RATE = 0.02  # of the running mean of the slow mu: over some fifty batches,
+MEAN_STRIDE = 2  # of which every other row is enough
 NON_NEGATIVE = {"softmax", "softplus", "sigmoid", "gaussian", "exponential"}
 
 
@@ -138,7 +138,7 @@ class Contrastive:
         """log P(s'|s,a)/p(s') of every pair: [B, K]."""
         if self.ratio == "linear":
             # With phi on the simplex and E_p mu = 1 in every component the integral is one.
-            mu = mu / mu_mean[None, :]
+            mu = mu / jnp.maximum(mu_mean, TINY)[None, :]
         return RATIOS[self.ratio](phi, mu, jnp.exp(log_temperature))
 
     def normalised_by(self, negatives: Negatives) -> bool:
@@ -190,7 +190,7 @@ class Contrastive:
             log_temperature = jax.lax.stop_gradient(log_temperature)
         count = negatives.count(phi.shape[0])
         if self.normalised_by(negatives):
-            own = mu[: phi.shape[0]] / mu_mean[None, :]
+            own = mu[: phi.shape[0]] / jnp.maximum(mu_mean, TINY)[None, :]
             positive = jnp.log(jnp.sum(phi * own, axis=1) + TINY)
             nce = ranking_of_normalised(positive, count)
             few = jax.lax.stop_gradient(phi[:ACCURACY_ROWS])  # enough for a metric
