@@ -91,14 +91,13 @@ def preset(agent: str, name: str) -> Preset:
     settings = replace(CTRL[name], planner=replace(planner, critic="two_layer"))
     if agent == "ctrl-ucb-l":
         linear = replace(planner, critic="linear")
+        features = replace(settings.representation, bonus_prediction_weight=1.0)
         if name == "small":
-            # one layer has to carry the whole scale of Q, which Adam moves a step at a time
+            # One layer has to carry the whole scale of Q, which Adam moves a step at a time, and
+            # features that are nonlinear to the last span more functions.
             linear = replace(linear, critic_learning_rate=3e-3)
-        settings = replace(
-            settings,
-            planner=linear,
-            representation=replace(settings.representation, bonus_prediction_weight=1.0),
-        )
+            features = replace(features, phi_output="unit_variance_elu")
+        settings = replace(settings, planner=linear, representation=features)
     return Preset(settings, schedule)
 
 
