@@ -39,6 +39,11 @@ class CtrlUcb:
     """Running normalisation of observations for phi, mu and the actor."""
     raw_beside_phi: bool = False
     """Whether the critic also reads (s, a) beside phi; the paper's reads phi alone."""
+    next_noise: float = 0.0
+    """Standard deviation of noise added to s' before contrast, in the units phi sees.
+
+    It blurs deterministic dynamics, whose ratio would be a spike: phi then changes smoothly with a.
+    """
     planner_rows: int | None = None
     """Rows of a batch the planner learns from; contrast wants larger batches than control."""
 
@@ -92,15 +97,17 @@ class CtrlUcb:
         to_predict = None
         if self.representation.bonus_prediction_weight:
             to_predict = self._bonus(state.representation, state.whitening, few)
+        for_planner, for_batch, for_noise = jax.random.split(key, 3)
+        blurred = batch._replace(next_observation=self._blur(batch.next_observation, for_batch))
         representation, learned = self.representation.update(
-            state.representation, batch, noise, self.noise, to_predict
+            state.representation, blurred, self._blur(noise, for_noise), self.noise, to_predict
         )
         bonus = self._bonus(representation, state.whitening, few)
         planner, planned = self.planner.update(
             state.planner,
             self._features(representation),
             few._replace(reward=few.reward + bonus),
-            key,
+            for_planner,
         )
         metrics = learned | planned | {"bonus": jnp.mean(bonus)}
         return CtrlState(normaliser, representation, state.whitening, planner), metrics
@@ -155,6 +162,11 @@ class CtrlUcb:
             return jnp.zeros(batch.reward.shape)
         phi = representation.slow.phi(batch.observation, batch.action)
         return self.confidence.bonus(whitening, phi)
+
+    def _blur(self, next_observation: jax.Array, key: jax.Array) -> jax.Array:
+        if not self.next_noise:
+            return next_observation
+        return next_observation + self.next_noise * jax.random.normal(key, next_observation.shape)
 
     def _features(self, representation: Representation) -> Phi:
         """The function the planner is handed: slow phi, with (s, a) beside it if asked for."""

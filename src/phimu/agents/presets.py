@@ -90,14 +90,13 @@ def preset(agent: str, name: str) -> Preset:
         return Preset(Sac(replace(planner, critic="three_layer"), normalise), schedule)
     settings = replace(CTRL[name], planner=replace(planner, critic="two_layer"))
     if agent == "ctrl-ucb-l":
-        linear = replace(planner, critic="linear")
-        features = replace(settings.representation, bonus_prediction_weight=1.0)
         if name == "small":
-            # One layer has to carry the whole scale of Q, which Adam moves a step at a time, and
-            # features that are nonlinear to the last span more functions.
-            linear = replace(linear, critic_learning_rate=3e-3)
-            features = replace(features, phi_output="unit_variance_elu")
-        settings = replace(settings, planner=linear, representation=features)
+            return _SMALL_LINEAR
+        settings = replace(
+            settings,
+            planner=replace(planner, critic="linear"),
+            representation=replace(settings.representation, bonus_prediction_weight=1.0),
+        )
     return Preset(settings, schedule)
 
 
@@ -246,3 +245,29 @@ CTRL = {
         uniform_mix=0.5,
     ),
 }
+
+# A linear critic needs features in which Q is linear. Those of the linear ratio are so by the
+# paper's own argument, and s' is blurred so that deterministic dynamics do not make them one-hot.
+# Q is then a mean of the critic's weights, one per feature, so these have the scale of Q itself
+# and need a large step.
+_SMALL_LINEAR = Preset(
+    replace(
+        CTRL["small"],
+        representation=replace(
+            CTRL["small"].representation,
+            ratio="linear",
+            phi_output="softmax",
+            mu_output="softmax",
+            phi_gain=2.0,
+            mu_gain=4.0,
+            feature_learning_rate=2e-3,
+            bonus_prediction_weight=1.0,
+        ),
+        noise=Negatives(negatives=512),
+        planner=replace(_PLANNERS["small"][0], critic="linear", critic_learning_rate=0.3),
+        raw_beside_phi=False,
+        next_noise=0.2,
+        planner_rows=256,
+    ),
+    replace(_PLANNERS["small"][1], batch_size=512),
+)

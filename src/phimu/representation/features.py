@@ -9,9 +9,7 @@ import jax.numpy as jnp
 
 from phimu.networks import MLP, Dense, Fourier, standardise
 
-PhiOutput = Literal[
-    "identity", "elu", "unit_variance", "unit_variance_elu", "unit_norm", "softmax", "softplus"
-]
+PhiOutput = Literal["identity", "elu", "unit_variance", "unit_norm", "softmax", "softplus"]
 MuOutput = Literal[
     "identity", "sigmoid", "gaussian", "tanh", "unit_norm", "softmax", "softplus", "exponential"
 ]
@@ -20,7 +18,6 @@ OUTPUTS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "identity": lambda x: x,
     "elu": jax.nn.elu,
     "unit_variance": standardise,
-    "unit_variance_elu": lambda x: jax.nn.elu(standardise(x)),
     "unit_norm": lambda x: x * jax.lax.rsqrt(jnp.sum(x**2, axis=-1, keepdims=True) + 1e-12),
     # non-negative ones, for the linear ratio
     "softmax": lambda x: jax.nn.softmax(x, axis=-1),
