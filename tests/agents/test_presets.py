@@ -72,7 +72,17 @@ def test_paper_presets_are_the_text_where_the_table_is_silent(agent, name):
     assert settings.planner_rows is None
 
 
-@pytest.mark.parametrize("name", PRESETS)
+def test_small_l_is_a_true_linear_mdp_with_a_linear_critic():
+    """Q is linear in phi for the linear ratio alone, so the laptop preset of L uses that."""
+    settings = preset("ctrl-ucb-l", "small").settings
+    assert settings.planner.critic == "linear"
+    assert settings.representation.ratio == "linear"
+    assert settings.representation.phi_output == "softmax"
+    assert settings.representation.bonus_prediction_weight == 1.0
+    assert not settings.raw_beside_phi
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "small"])
 def test_m_and_l_differ_in_the_critic_and_the_bonus_prediction_alone(name):
     """L has a linear critic and phi that predicts the bonus (appendix C), M two layers."""
     of_m, of_l = preset("ctrl-ucb-m", name), preset("ctrl-ucb-l", name)

@@ -230,11 +230,11 @@ CTRL = {
             ratio="exponential",
             feature_sizes=(128, 128),
             feature_dim=256,
-            phi_output="identity",
+            phi_output="unit_variance",
             mu_output="identity",
             fourier_features=128,
             temperature=16.0,  # sqrt(feature_dim), so that log ratios start near zero
-            marginal_weight=0.1,
+            marginal_weight=0.5,
             feature_learning_rate=2e-3,
             feature_decay=1_000,
         ),
@@ -242,7 +242,7 @@ CTRL = {
         confidence=Elliptical(bonus_scale=0.3, refresh_every=100),
         normalise_observations=True,
         planner_rows=256,
-        uniform_mix=0.5,
+        uniform_mix=0.7,
     ),
 }
 
