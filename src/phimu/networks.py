@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from phimu.types import Batch
+
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"elu": jax.nn.elu, "relu": jax.nn.relu}
 
 
@@ -149,6 +151,14 @@ class RunningNormaliser(eqx.Module):
         variance = jnp.broadcast_to(self.variance, observation.shape)
         scaled = (observation - mean) * jax.lax.rsqrt(variance + 1e-6)
         return jnp.clip(scaled, -10.0, 10.0)
+
+
+def normalise_batch(normaliser: RunningNormaliser, batch: Batch) -> Batch:
+    """The batch as phi, mu, actor and critic see it: both observations by the same statistics."""
+    return batch._replace(
+        observation=normaliser(batch.observation),
+        next_observation=normaliser(batch.next_observation),
+    )
 
 
 Tree = TypeVar("Tree")

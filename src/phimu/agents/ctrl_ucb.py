@@ -10,7 +10,7 @@ import numpy as np
 
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
-from phimu.networks import RunningNormaliser
+from phimu.networks import RunningNormaliser, normalise_batch
 from phimu.planning.critics import values
 from phimu.planning.soft_actor_critic import Phi, Planner, SoftActorCritic
 from phimu.representation.learner import Contrastive, Representation
@@ -88,10 +88,7 @@ class CtrlUcb:
         normaliser = state.normaliser
         if self.normalise_observations:
             normaliser = normaliser.include(batch.observation)
-            batch = batch._replace(
-                observation=normaliser(batch.observation),
-                next_observation=normaliser(batch.next_observation),
-            )
+            batch = normalise_batch(normaliser, batch)
             noise = normaliser(noise)
         few = Batch(*(column[: self.planner_rows] for column in batch))
         to_predict = None

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from phimu.networks import RunningNormaliser
+from phimu.networks import RunningNormaliser, normalise_batch
 from phimu.planning.critics import values
 from phimu.planning.soft_actor_critic import Planner, SoftActorCritic
 from phimu.types import Batch, Metrics, Spec
@@ -47,10 +47,7 @@ class Sac:
         normaliser = state.normaliser
         if self.normalise_observations:
             normaliser = normaliser.include(batch.observation)
-            batch = batch._replace(
-                observation=normaliser(batch.observation),
-                next_observation=normaliser(batch.next_observation),
-            )
+            batch = normalise_batch(normaliser, batch)
         planner, metrics = self.planner.update(state.planner, concatenate, batch, key)
         return SacState(normaliser, planner), metrics
 

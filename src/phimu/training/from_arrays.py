@@ -11,7 +11,7 @@ import numpy as np
 from phimu.agents.presets import CTRL
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
-from phimu.networks import RunningNormaliser
+from phimu.networks import RunningNormaliser, normalise_batch
 from phimu.representation.learner import Contrastive, Representation
 from phimu.representation.negatives import Negatives
 from phimu.types import Batch, Spec
@@ -140,11 +140,7 @@ def _update(
     batch: Batch,
     others: jax.Array,
 ) -> Any:
-    batch = batch._replace(
-        observation=normaliser(batch.observation),
-        next_observation=normaliser(batch.next_observation),
-    )
-    return settings.update(state, batch, normaliser(others), noise)
+    return settings.update(state, normalise_batch(normaliser, batch), normaliser(others), noise)
 
 
 @jax.jit
