@@ -20,7 +20,7 @@ COMMANDS = {
     "plot": Command("pictures", "plot", "draw the learning curves of runs"),
     "heatmap": Command("pictures", "heatmap", "draw and score a maze run's learned transition"),
     "agents": Command("agents", "main", "list agents and presets"),
-    "demo": Command("demo", "main", "the paper's first figure in about five minutes"),
+    "demo": Command("demo", "main", "the paper's first figure, in five to ten minutes"),
 }
 
 EXAMPLES = """\
