@@ -10,6 +10,7 @@ from phimu.training.run_directory import (
     code_revision,
     config_hash,
     differences,
+    from_json,
     open_run,
     read_config,
     run_path,
@@ -34,6 +35,12 @@ def test_to_json_is_plain() -> None:
     plain = to_json(Outer())
     assert plain == {"rate": 0.1, "inner": {"sizes": [4, 8], "loss": "max"}, "extra": {}}
     assert json.loads(json.dumps(plain)) == plain
+
+
+def test_from_json_fills_in_newer_fields_and_refuses_removed_ones() -> None:
+    assert from_json(Outer, {"inner": {"sizes": [3]}}) == Outer(inner=Inner(sizes=(3,)))
+    with pytest.raises(InputError, match="Inner no longer has widths"):
+        from_json(Outer, {"inner": {"widths": [3]}})
 
 
 @pytest.mark.parametrize("value", [lambda x: x, object(), float("nan"), {"deep": {1, 2}}])

@@ -1,6 +1,7 @@
 """The command line. Commands import what they need when they run, so that --help is instant."""
 
 import importlib
+import os
 import sys
 from typing import NamedTuple
 
@@ -67,6 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
         if name not in COMMANDS:
             raise InputError(_unknown(name))
         COMMANDS[name].run(rest)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except InputError as error:
         print(f"phimu: {error}", file=sys.stderr)
         return 2

@@ -251,13 +251,17 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def from_json(kind: type[Any], values: dict[str, Any]) -> Any:
-    """The dataclass that `to_json` made these values from; unknown or missing fields are errors."""
+    """The dataclass that `to_json` made these values from.
+
+    A field that came after the values were written takes its default, which is what phimu did
+    before it; a field that is no more is an error.
+    """
     hints = typing.get_type_hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}
-    if names != values.keys():
+    unknown = values.keys() - {field.name for field in dataclasses.fields(kind)}
+    if unknown:
         raise InputError(
-            f"{kind.__name__} has other fields than the stored configuration: "
-            f"{', '.join(sorted(names ^ values.keys()))}."
+            f"{kind.__name__} no longer has {', '.join(sorted(unknown))}, which the stored "
+            "configuration sets: use the version of phimu that manifest.json names."
         )
 
     def back(hint: Any, value: Any) -> Any:
