@@ -323,6 +323,20 @@ def test_regularisers_are_added_with_their_weights():
     )
 
 
+def test_balance_is_added_with_its_weight():
+    batch, noise = transitions(0)
+    state = LINEAR.init(SPEC, jax.random.PRNGKey(0))
+    plain, weighted = (
+        replace(LINEAR, balance_weight=w).objective(state.features, batch, noise, NEGATIVES, None)
+        for w in (0.0, 5.0)
+    )
+    usage = np.mean(state.features.phi(batch.observation, batch.action), axis=0, dtype=np.float64)
+    expected = 5 * np.sum(usage * np.log(usage * len(usage)))
+    np.testing.assert_allclose(weighted[0] - plain[0], expected, rtol=1e-3)
+    with pytest.raises(InputError, match="only a softmax phi can be balanced"):
+        replace(LINEAR, balance_weight=1.0, phi_output="softplus")
+
+
 # NCE recovers P
 
 STATES, ACTIONS, UPDATES, ROWS, DRAWN = 6, 3, 500, 128, 128

@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from phimu.representation.losses import (
     LOSSES,
+    balance_penalty,
     log_marginal,
     marginal_penalty,
     mu_norm_penalty,
@@ -165,3 +166,15 @@ def test_marginal_is_the_log_of_the_mean_ratio(drawn):
 def test_mu_norm_penalty_is_the_mean_squared_length(mu):
     expected = sum(sum(x**2 for x in row) for row in mu) / len(mu)
     np.testing.assert_allclose(mu_norm_penalty(*float32(mu)), expected, rtol=1e-5, atol=1e-30)
+
+
+def test_balance_penalty_is_the_divergence_of_mean_phi_from_uniform():
+    rng = np.random.default_rng(0)
+    phi = rng.dirichlet(np.full(6, 0.3), 9)
+    usage = phi.sum(axis=0) / 9
+    expected = sum(u * (np.log(u) - np.log(1 / 6)) for u in usage)
+    np.testing.assert_allclose(balance_penalty(*float32(phi)), expected, rtol=1e-5)
+    np.testing.assert_allclose(balance_penalty(jnp.full((4, 6), 1 / 6)), 0.0, atol=1e-6)
+    one = jnp.zeros((4, 6)).at[:, 2].set(1.0)
+    np.testing.assert_allclose(balance_penalty(one), np.log(6), rtol=1e-6)
+    assert np.isfinite(jax.grad(balance_penalty)(one)).all()

@@ -20,6 +20,7 @@ from phimu.representation.features import (
 )
 from phimu.representation.losses import (
     LOSSES,
+    balance_penalty,
     log_marginal,
     marginal_penalty,
     mu_norm_penalty,
@@ -77,6 +78,8 @@ class Contrastive:
     """Weight of (log int phi mu p)^2, section 4.2; where that is 0 by construction, no effect."""
     mu_norm_weight: float = 0.0
     """Weight of E_p |mu|^2, section 4.1."""
+    balance_weight: float = 0.0
+    """Weight of KL(E phi || uniform), which keeps all components of a softmax phi in use."""
     reward_weight: float = 0.0
     """Weight of the linear reward head's squared error."""
     bonus_prediction_weight: float = 0.0
@@ -96,6 +99,11 @@ class Contrastive:
                         f"{field} is {getattr(self, field)!r}, which can be negative: "
                         f"ratio=linear needs one of {', '.join(sorted(NON_NEGATIVE))}."
                     )
+        if self.balance_weight and self.phi_output != "softmax":
+            raise InputError(
+                f"balance_weight is {self.balance_weight}, but phi_output is {self.phi_output!r}: "
+                "only a softmax phi can be balanced."
+            )
         if self.feature_dim < 1:
             raise InputError(f"feature_dim is {self.feature_dim}: give at least 1.")
         if self.temperature <= 0:
@@ -211,6 +219,8 @@ class Contrastive:
         }
         if self.mu_norm_weight:
             total += self.mu_norm_weight * mu_norm_penalty(mu)
+        if self.balance_weight:
+            total += self.balance_weight * balance_penalty(phi)
         if self.reward_weight:
             predicted = features.reward_head(phi)[:, 0]
             metrics["reward_loss"] = jnp.mean((predicted - batch.reward) ** 2)

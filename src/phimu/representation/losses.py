@@ -1,4 +1,4 @@
-"""The two noise contrastive losses of section 2.2 and the two regularisers of section 4.
+"""The two noise contrastive losses of section 2.2, the two regularisers of section 4, and ours.
 
 All take log ratios: `positive` [B] of the observed s', `negative` [B, M] of the noise. An entry
 of -inf in `negative` is a place without a sample (the diagonal of in-batch negatives); `count`
@@ -58,3 +58,12 @@ def marginal_penalty(negative: jax.Array, count: int) -> jax.Array:
 def mu_norm_penalty(mu: jax.Array) -> jax.Array:
     """Section 4.1: E_p |mu(s')|^2, the upper bound of the normalisation condition."""
     return jnp.mean(jnp.sum(mu**2, axis=1))
+
+
+def balance_penalty(phi: jax.Array) -> jax.Array:
+    """KL(E phi || uniform) of phi on the simplex: zero when all components are in equal use.
+
+    Deviation: not in the paper. Without it most components of a softmax phi die early.
+    """
+    usage = jnp.mean(phi, axis=0)
+    return jnp.sum(usage * jnp.log(usage * phi.shape[1] + 1e-9))
