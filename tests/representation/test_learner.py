@@ -330,7 +330,8 @@ def test_balance_is_added_with_its_weight():
         replace(LINEAR, balance_weight=w).objective(state.features, batch, noise, NEGATIVES, None)
         for w in (0.0, 5.0)
     )
-    usage = np.mean(state.features.phi(batch.observation, batch.action), axis=0, dtype=np.float64)
+    phi = np.asarray(state.features.phi(batch.observation, batch.action), np.float64)
+    usage = phi.mean(axis=0)
     expected = 5 * np.sum(usage * np.log(usage * len(usage)))
     np.testing.assert_allclose(weighted[0] - plain[0], expected, rtol=1e-3)
     with pytest.raises(InputError, match="only a softmax phi can be balanced"):
