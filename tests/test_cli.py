@@ -523,7 +523,8 @@ def test_run_without_checkpoint_cannot_be_evaluated(
 def test_a_reader_that_stops_is_no_error() -> None:
     command = [sys.executable, "-m", "phimu", "train", "--help"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        assert running.stdout and running.stderr
+        assert running.stdout
+        assert running.stderr
         running.stdout.close()
         assert running.stderr.read() == b""
     assert running.returncode == 0

@@ -7,6 +7,7 @@ from matplotlib.image import imread
 
 from phimu.environments.maze_geometry import Maze
 from phimu.errors import InputError
+from phimu.studies import figures
 from phimu.studies.curves import Curve, curves_of_runs
 from phimu.studies.figures import (
     GREEN,
@@ -15,6 +16,7 @@ from phimu.studies.figures import (
     Panel,
     _band_caption,
     _in_thousands,
+    contact_sheet,
     heat_map,
     learning_curves,
 )
@@ -213,3 +215,33 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message) as caught:
             curves_of_runs(runs)
         assert "\n" not in str(caught.value)
+
+
+def test_contact_sheet_shows_every_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    colours = [f"#{5 * index:02x}8040" for index in range(19)]
+
+    def snapshots(task_ids: list[str]) -> list[np.ndarray]:
+        shapes = [(40, 60, 3), (50, 50, 3)]
+        values = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in colours]
+        return [np.full(shapes[i % 2], value, np.uint8) for i, value in enumerate(values)]
+
+    monkeypatch.setattr(figures, "snapshots", snapshots)
+    path = tmp_path / "new" / "sheet.png"
+    contact_sheet([f"suite/task-{index}-v0" for index in range(19)], path)
+    image = read(path)
+    middles = [pixels(image, colour).mean(axis=0) for colour in colours]
+    rows = [[middles[i] for i in range(first, min(first + 8, 19))] for first in (0, 8, 16)]
+    for row in rows:
+        assert np.ptp([y for y, _ in row]) < 20
+        assert (np.diff([x for _, x in row]) > 100).all()
+    assert rows[0][0][0] < rows[1][0][0] < rows[2][0][0]
+
+
+def test_contact_sheet_says_what_it_cannot_draw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "snapshots", None)  # not called
+    with pytest.raises(InputError, match="name at least one"):
+        contact_sheet([], tmp_path / "sheet.png")
+    with pytest.raises(InputError, match=r"sheet\.bmp does not end in"):
+        contact_sheet(["Pendulum-v1"], tmp_path / "sheet.bmp")

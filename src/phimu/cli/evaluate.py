@@ -1,8 +1,6 @@
 """`phimu evaluate RUN`: episodes of a trained agent in mode action, and a film of one."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +9,7 @@ import tyro
 from phimu.errors import InputError
 from phimu.training.evaluation import evaluate
 from phimu.training.session import load_run
+from phimu.training.video import check_video, film
 
 
 def main(arguments: list[str]) -> None:
@@ -33,15 +32,11 @@ def _run(
     """
     if episodes < 1:
         raise InputError(f"episodes is {episodes}: give at least 1.")
+    if video is not None:
+        check_video(video)
     config, loaded = load_run(run)
     result = evaluate(loaded.policy(), loaded.task, episodes, seed).summary()
     print(json.dumps({"task": config.task, "agent": config.agent, "step": loaded.step} | result))
     if video is not None:
-        # In a process of its own: a graphics driver that fails can abort the whole process.
-        film = [sys.executable, "-m", "phimu.training.video", str(run), str(video), str(seed)]
-        code = subprocess.run(film, check=False).returncode
-        if code == 2:
-            sys.exit(2)  # it has said why
-        if code:
-            raise InputError(f"No video was written to {video}: filming ended with code {code}.")
+        film(config, loaded, video, seed)
         print(video)

@@ -20,6 +20,8 @@ from phimu.types import Spec
 
 # Which of our extras brings a package, where Gymnasium's own advice would miss our pins.
 _EXTRAS = {"mujoco": "mujoco", "dm_control": "dmc"}
+# How the entry points of environments with Gymnasium's MuJoCo models begin.
+_WITH_GYMNASIUM_MODELS = ("gymnasium.envs.mujoco", "phimu.environments.mbbl.bodies")
 
 
 class Task:
@@ -156,7 +158,7 @@ def _quiet_model_compiler(name: str) -> Iterator[None]:
     Warnings of the simulation itself come later and are kept.
     """
     spec = gymnasium.registry.get(name)
-    if spec is None or not str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+    if spec is None or not str(spec.entry_point).startswith(_WITH_GYMNASIUM_MODELS):
         yield
         return
     try:

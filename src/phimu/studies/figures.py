@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from phimu.environments.rendering import snapshots
 from phimu.errors import InputError
 from phimu.studies.curves import Curve
 from phimu.training.run_directory import write_atomically
@@ -26,6 +27,7 @@ from phimu.training.run_directory import write_atomically
 FORMATS = ("png", "svg")
 DOTS_PER_INCH = 140
 FEW_SEEDS = 4  # below this a standard deviation says little, so the band shows the extremes
+SHEET_COLUMNS = 8  # of a contact sheet
 LABEL_WIDTH = 60  # characters after which a legend label goes on in a new line
 
 GREEN, ORANGE, RED, GREY = "#1ec454", "#ff9f0a", "#e02020", "#5f6368"
@@ -205,15 +207,40 @@ def _add_legend(figure: Figure, axes: Axes) -> None:
     )
 
 
+def contact_sheet(task_ids: Sequence[str], path: Path) -> None:
+    """One frame of each task, its id below it."""
+    if not task_ids:
+        raise InputError("There is no task to draw: name at least one.")
+    _check_suffix(Path(path))  # before the work
+    frames = snapshots(task_ids)
+    columns = min(len(frames), SHEET_COLUMNS)
+    rows = math.ceil(len(frames) / columns)
+    figure = Figure(figsize=(2.0 * columns, 1.8 * rows), layout="constrained")
+    cells = figure.subplots(rows, columns, squeeze=False).flat
+    for axes, task_id, frame in zip(cells, task_ids, frames, strict=False):
+        axes.imshow(frame)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set(color="#dadce0")  # some frames are white at the edge
+        axes.set_xlabel(task_id, fontsize=min(8.0, 200 / len(task_id)))  # within its column
+    for axes in figure.axes[len(frames) :]:
+        axes.set_axis_off()
+    _save(figure, path)
+
+
 def _save(figure: Figure, path: Path) -> None:
     """In the format that the suffix names, and never half a file."""
     path = Path(path)
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in FORMATS:
-        raise InputError(f"{path} does not end in .png or .svg: give the figure one of these.")
+    suffix = _check_suffix(path)
     content = io.BytesIO()
     # Without the date, the same numbers give the same picture.
     metadata = {"Date": None} if suffix == "svg" else None
     figure.savefig(content, format=suffix, dpi=DOTS_PER_INCH, metadata=metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content.getvalue())
+
+
+def _check_suffix(path: Path) -> str:
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in FORMATS:
+        raise InputError(f"{path} does not end in .png or .svg: give the figure one of these.")
+    return suffix

@@ -38,16 +38,12 @@ def episode_seeds(seed: int, episodes: int) -> list[int]:
     return [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
 
 
-def run_episode(
-    policy: Policy, task: Task, seed: int, on_step: Callable[[], object] = lambda: None
-) -> tuple[float, int, bool]:
-    """(return, length, terminated) of one episode; `on_step` is called at each observation."""
+def run_episode(policy: Policy, task: Task, seed: int) -> tuple[float, int, bool]:
+    """(return, length, terminated) of one episode."""
     observation = task.reset(seed)
     total, length = 0.0, 0
-    on_step()
     while True:
         observation, reward, terminated, truncated = task.step(policy(observation))
         total, length = total + reward, length + 1
-        on_step()
         if terminated or truncated:
             return total, length, terminated

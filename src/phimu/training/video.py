@@ -1,50 +1,35 @@
-"""Films one episode: `python -m phimu.training.video RUN OUT.mp4 SEED`, as a process of its own."""
+"""Films the first episode of an evaluation."""
 
-import sys
-import warnings
+import importlib.util
 from pathlib import Path
-from typing import Any
 
-from phimu.environments.task import Task, open_task
+import numpy as np
+
+from phimu.environments import rendering
 from phimu.errors import InputError
 from phimu.training.evaluation import episode_seeds, run_episode
-from phimu.training.session import load_run
+from phimu.training.online import OnlineRun
+from phimu.training.session import RunConfig
 
 
-def film(run: Path, out: Path, seed: int) -> None:
-    """The first episode that `evaluate` runs under this seed."""
-    try:
-        import imageio.v2 as imageio
-    except ImportError as error:
-        raise InputError('A video needs imageio: pip install "phimu[video]".') from error
+def check_video(out: Path) -> None:
+    """Whether a film can be written there, asked before the episodes are run."""
     if out.suffix != ".mp4":
         raise InputError(f"video is {out}: give a name that ends in .mp4.")
-    # JAX warns of forks, but the child that becomes ffmpeg touches nothing of JAX.
-    warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-    config, loaded = load_run(run)
-    task = open_task(config.task, **config.task_options, render_mode="rgb_array")
-    rate = task.env.metadata.get("render_fps", 30)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    writer: Any
-    with imageio.get_writer(out, fps=rate, macro_block_size=2) as writer:
-        run_episode(
-            loaded.policy(),
-            task,
-            episode_seeds(seed, 1)[0],
-            on_step=lambda: writer.append_data(_frame(task)),
-        )
+    if importlib.util.find_spec("imageio_ffmpeg") is None:
+        raise InputError('A video needs imageio: pip install "phimu[video]".')
 
 
-def _frame(task: Task) -> Any:
-    try:
-        return task.env.render()
-    except Exception as error:  # each renderer has its own
-        raise InputError(f"{task.name} cannot be drawn: {error or type(error).__name__}") from error
+def film(config: RunConfig, run: OnlineRun, out: Path, seed: int) -> None:
+    """The first episode that `evaluate` runs under this seed."""
+    check_video(out)
+    first = episode_seeds(seed, 1)[0]
+    policy = run.policy()
+    actions: list[np.ndarray] = []
 
+    def remembered(observation: np.ndarray) -> np.ndarray:
+        actions.append(policy(observation))
+        return actions[-1]
 
-if __name__ == "__main__":
-    try:
-        film(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
-    except InputError as error:
-        print(f"phimu: {error}", file=sys.stderr)
-        sys.exit(2)
+    total, _, _ = run_episode(remembered, run.task, first)
+    rendering.film(out, config.task, config.task_options, first, np.array(actions), total)

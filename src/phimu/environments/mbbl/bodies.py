@@ -1,0 +1,275 @@
+"""The tasks on MuJoCo bodies: the bodies are Gymnasium's, the rest is a row of one table."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import gymnasium
+import mujoco
+import numpy as np
+
+from phimu.errors import InputError
+
+# The bodies "fingertip" and "target" of reacher.xml: looking them up by name is slow.
+_FINGERTIP, _TARGET = 3, 4
+
+
+def _run(data: mujoco.MjData, effort: float) -> float:
+    return data.qvel.item(0) - 0.1 * effort
+
+
+def _run_at(joint: int, height: float) -> Callable[[mujoco.MjData, float], float]:
+    """Run with the torso, whose height is qpos[joint], at `height`."""
+
+    def reward(data: mujoco.MjData, effort: float) -> float:
+        off = data.qpos.item(joint) - height
+        return data.qvel.item(0) - 3.0 * off * off - 0.1 * effort
+
+    return reward
+
+
+def _run_upright(data: mujoco.MjData, effort: float) -> float:
+    return 0.25 / 0.015 * data.qvel.item(0) - 0.1 * effort
+
+
+def _run_upright_softly(data: mujoco.MjData, effort: float) -> float:
+    forces = data.cfrc_ext.ravel()
+    return _run_upright(data, effort) - min(5e-7 * float(forces @ forces), 10.0)
+
+
+def _reach(data: mujoco.MjData, effort: float) -> float:
+    return -math.dist(data.xpos[_FINGERTIP].tolist(), data.xpos[_TARGET].tolist()) - effort
+
+
+def _balance(data: mujoco.MjData, effort: float) -> float:
+    angle = data.qpos.item(1)
+    return -angle * angle
+
+
+def _always(data: mujoco.MjData) -> bool:
+    return True
+
+
+def _hopper_stands(data: mujoco.MjData) -> bool:
+    return data.qpos.item(1) > 0.7 and abs(data.qpos.item(2)) < 0.2
+
+
+def _walker_stands(data: mujoco.MjData) -> bool:
+    return 0.8 < data.qpos.item(1) < 2.0 and abs(data.qpos.item(2)) < 1.0
+
+
+def _ant_stands(data: mujoco.MjData) -> bool:
+    return 0.2 <= data.qpos.item(2) <= 1.0
+
+
+def _humanoid_stands(data: mujoco.MjData) -> bool:
+    return 1.0 <= data.qpos.item(2) <= 2.0
+
+
+def _state_without(count: int) -> Callable[[mujoco.MjData], np.ndarray]:
+    """Positions and velocities, without the first `count` positions: where the body is."""
+    return lambda data: np.concatenate((data.qpos[count:], data.qvel))
+
+
+def _state_and_forces(data: mujoco.MjData) -> np.ndarray:
+    return np.concatenate(
+        (
+            data.qpos[2:],
+            data.qvel,
+            data.cinert.ravel(),
+            data.cvel.ravel(),
+            data.qfrc_actuator,
+            data.cfrc_ext.ravel(),
+        )
+    )
+
+
+def _arm_and_goal(data: mujoco.MjData) -> np.ndarray:
+    angles, goal = data.qpos[:2], data.qpos[2:]
+    way = data.xpos[_FINGERTIP] - data.xpos[_TARGET]
+    return np.concatenate((np.cos(angles), np.sin(angles), goal, data.qvel[:2], way))
+
+
+_First = Callable[[np.random.Generator, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _uniform(scale: float) -> _First:
+    def first(
+        rng: np.random.Generator, qpos: np.ndarray, qvel: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        qpos = qpos + rng.uniform(-scale, scale, qpos.size)
+        return qpos, qvel + rng.uniform(-scale, scale, qvel.size)
+
+    return first
+
+
+def _normal_velocities(
+    rng: np.random.Generator, qpos: np.ndarray, qvel: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    qpos = qpos + rng.uniform(-0.1, 0.1, qpos.size)
+    return qpos, qvel + 0.1 * rng.standard_normal(qvel.size)
+
+
+def _goal_in_a_square(
+    rng: np.random.Generator, qpos: np.ndarray, qvel: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    arm = qpos[:2] + rng.uniform(-0.1, 0.1, 2)
+    # Gymnasium's goals lie in a disc; in Gym's first version the test for it never failed one.
+    goal = rng.uniform(-0.2, 0.2, 2)
+    speeds = qvel[:2] + rng.uniform(-0.005, 0.005, 2)
+    return np.concatenate((arm, goal)), np.concatenate((speeds, np.zeros(2)))
+
+
+def _widen_left_hip(model: mujoco.MjModel) -> None:
+    # The model that MBBL used lets the left hip swing further than the right one; Gym levelled
+    # the two later, to 110 degrees.
+    model.joint("left_hip_y").range[:] = np.deg2rad((-120.0, 20.0))
+
+
+class Row(NamedTuple):
+    """What makes a body a task."""
+
+    body: str  # Gymnasium's id
+    reward: Callable[[mujoco.MjData, float], float]  # of the state and |action|^2
+    observe: Callable[[mujoco.MjData], np.ndarray]
+    first: _First  # the first positions and velocities, from those of the model
+    alive: Callable[[mujoco.MjData], bool] = _always
+    bonus: float = 0.0  # added to the reward of a state that is alive
+    terminates: bool = False  # when no longer alive
+    change: Callable[[mujoco.MjModel], None] | None = None
+    arguments: Mapping[str, Any] = MappingProxyType({})  # of the body
+
+
+_HOPPER = Row(
+    "Hopper-v5",
+    _run_at(1, 1.3),
+    _state_without(1),
+    _uniform(0.005),
+    alive=_hopper_stands,
+    bonus=1.0,
+    terminates=True,
+)
+# Gymnasium's later model of the walker has more friction under the right foot.
+_WALKER = _HOPPER._replace(
+    body="Walker2d-v5", arguments={"xml_file": "walker2d.xml"}, alive=_walker_stands
+)
+_ANT = Row(
+    "Ant-v5",
+    _run_at(2, 0.57),
+    _state_without(2),
+    _normal_velocities,
+    alive=_ant_stands,
+    bonus=1.0,
+    terminates=True,
+)
+_HUMANOID = Row(
+    "Humanoid-v5",
+    _run_upright_softly,
+    _state_and_forces,
+    _uniform(0.01),
+    alive=_humanoid_stands,
+    bonus=5.0,
+    terminates=True,
+    change=_widen_left_hip,
+)
+_SLIM_HUMANOID = _HUMANOID._replace(reward=_run_upright, observe=_state_without(2))
+
+TASKS: dict[str, Row] = {
+    "HalfCheetah": Row("HalfCheetah-v5", _run, _state_without(1), _normal_velocities),
+    "Reacher": Row("Reacher-v5", _reach, _arm_and_goal, _goal_in_a_square),
+    "IPendulum": Row("InvertedPendulum-v5", _balance, _state_without(0), _uniform(0.01)),
+    "HopperET": _HOPPER,
+    "WalkerET": _WALKER,
+    "AntET": _ANT,
+    "HumanoidET": _HUMANOID,
+    "SHumanoidET": _SLIM_HUMANOID,
+    "Hopper": _HOPPER._replace(alive=_always, terminates=False),
+    "Walker": _WALKER._replace(alive=_always, terminates=False),
+    "Ant": _ANT._replace(alive=_always, terminates=False),
+    "SHumanoid": _SLIM_HUMANOID._replace(terminates=False),
+}
+
+
+class Body(gymnasium.Env):
+    """The task of a row of `TASKS`; float64 observations, not clipped.
+
+    Actions in [-1, 1] are stretched to the range of the motors, and the reward counts them in the
+    motors' units. With `raw_actions` they go to the motors and into the reward as they are, which
+    is how MBBL's random policy was run.
+    """
+
+    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+
+    def __init__(
+        self, task: str, raw_actions: bool = False, render_mode: str | None = None
+    ) -> None:
+        if task not in TASKS:
+            raise InputError(f"task must be one of {', '.join(TASKS)}, not {task!r}.")
+        if render_mode not in (None, "rgb_array"):
+            raise InputError(f"render_mode must be rgb_array or None, not {render_mode!r}.")
+        self.row = TASKS[task]
+        self.raw_actions = raw_actions
+        self.render_mode = render_mode
+        self.simulator = _simulator(self.row, render_mode)
+        self.metadata = {**self.metadata, "render_fps": self.simulator.metadata["render_fps"]}
+        low, high = self.simulator.model.actuator_ctrlrange.T
+        self._middle, self._half_width = (low + high) / 2, (high - low) / 2
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, low.shape, np.float32)
+        observation = self.set_state(self.simulator.init_qpos, self.simulator.init_qvel)
+        self.observation_space = gymnasium.spaces.Box(
+            -np.inf, np.inf, observation.shape, np.float64
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        simulator = self.simulator
+        qpos, qvel = self.row.first(self.np_random, simulator.init_qpos, simulator.init_qvel)
+        return self.set_state(qpos, qvel), {}
+
+    def set_state(self, qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
+        """The observation at these positions and velocities, at rest otherwise."""
+        model, data = self.simulator.model, self.simulator.data
+        # Also forgets where the constraint solver last was, which it would otherwise start from.
+        mujoco.mj_resetData(model, data)
+        self.simulator.set_state(qpos, qvel)
+        mujoco.mj_rnePostConstraint(model, data)  # the contact forces, as after each step
+        return self.row.observe(data)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        row, data = self.row, self.simulator.data
+        control = self._control(action)
+        reward = row.reward(data, float(control @ control))
+        if row.alive(data):
+            reward += row.bonus
+        self.simulator.do_simulation(control, self.simulator.frame_skip)
+        terminated = row.terminates and not row.alive(data)
+        return row.observe(data), reward, terminated, False, {}
+
+    def render(self) -> np.ndarray | None:
+        """Gymnasium's picture of the body; None unless `render_mode` is rgb_array."""
+        return None if self.render_mode is None else self.simulator.render()
+
+    def close(self) -> None:
+        self.simulator.close()
+
+    def _control(self, action: np.ndarray) -> np.ndarray:
+        numbers = np.asarray(action, dtype=np.float64)
+        if numbers.shape != self._middle.shape or not math.isfinite(numbers @ numbers):
+            raise InputError(
+                f"action must be {self._middle.size} finite numbers in [-1, 1], not {action!r}."
+            )
+        if self.raw_actions:
+            return numbers
+        return self._middle + self._half_width * np.minimum(np.maximum(numbers, -1.0), 1.0)
+
+
+def _simulator(row: Row, render_mode: str | None) -> Any:
+    """Gymnasium's environment of the body, of which only the simulation and the camera are used."""
+    simulator: Any = gymnasium.make(row.body, render_mode=render_mode, **row.arguments)
+    simulator = simulator.unwrapped
+    if row.change is not None:
+        row.change(simulator.model)
+    return simulator
