@@ -306,6 +306,54 @@ def test_evaluate_prints_the_mean_return(
     assert snapshot(run) == before
 
 
+def test_evaluate_a_random_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("mbbl/Pendulum-v0", "--policy", "random", "--episodes", 3)
+    assert phimu("evaluate", *arguments, "--option", "raw_actions=true") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["agent"], result["length"], result["simulator_steps"]) == ("random", 200, 200)
+    assert -1_000 < result["return"] < 200
+    assert phimu("evaluate", *arguments, "--option", "colour=red") == 2
+    assert "does not accept 'colour'" in capsys.readouterr().err
+
+
+def test_options_belong_to_a_random_policy(
+    trained: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert phimu("evaluate", trained["sac"], "--option", "reward=dense") == 2
+    assert "option is for --policy random" in capsys.readouterr().err
+
+
+def test_tasks_are_listed_with_their_scores(capsys: pytest.CaptureFixture[str]) -> None:
+    assert phimu("tasks", "HopperET") == 0
+    title, row, *_ = capsys.readouterr().out.splitlines()
+    assert title.split()[:5] == ["task", "obs", "act", "horizon", "dt"]
+    assert title.split()[5:] == ["random", "SAC", "CTRL-UCBL", "CTRL-UCBM"]
+    assert row.split()[:5] == ["mbbl/HopperET-v0", "11", "3", "1000", "0.008"]
+    assert row.endswith("2,910.6 ± 323.1")
+    assert phimu("tasks", "chess") == 2
+    assert "No task has 'chess' in its id" in capsys.readouterr().err
+
+
+def test_tasks_as_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert phimu("tasks", "FourRooms", "--picture", tmp_path / "sheet.png") == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'sheet.png'}\n"
+    assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_compares_tasks_with_bare_bodies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("mujoco", reason="the extra mujoco is not installed")
+    file = tmp_path / "bench.json"
+    assert phimu("bench", "--rounds", 1, "--steps", 5, "--json", file) == 0
+    speeds = json.loads(file.read_text())["environments"]
+    assert len(speeds) == 9
+    for row in speeds:
+        ratio = row["steps_per_second"] / row["bare_steps_per_second"]
+        assert row["ratio"] == pytest.approx(ratio)  # of one round
+    assert capsys.readouterr().out.splitlines()[1].split()[-1] == f"{speeds[0]['ratio']:.2f}"
+
+
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of the reader below
 def test_video_shows_the_first_episode(
     trained: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -8,6 +8,7 @@ import importlib
 _HOMES = {
     "Ctrl": "phimu.model",
     "Sac": "phimu.model",
+    "evaluate": "phimu.training.evaluation",
     "learn_features": "phimu.training.from_arrays",
     "Contrastive": "phimu.representation.learner",
     "Elliptical": "phimu.confidence",

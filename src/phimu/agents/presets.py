@@ -152,7 +152,13 @@ _MAZE = (
         initial_entropy_weight=0.01,
         discount=0.98,
     ),
-    Schedule(learning_starts=80_000, batch_size=1_024, train_freq=20, checkpoint_every=80_000),
+    Schedule(
+        learning_starts=80_000,
+        batch_size=1_024,
+        train_freq=20,
+        evaluate_every=20_000,
+        checkpoint_every=80_000,
+    ),
 )
 _PLANNERS = {
     "paper-mujoco": (

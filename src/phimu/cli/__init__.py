@@ -17,10 +17,12 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command("train", "main", "train an agent; the same command again resumes it"),
-    "evaluate": Command("evaluate", "main", "run a trained agent's episodes, and film one"),
+    "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
     "plot": Command("pictures", "plot", "draw the learning curves of runs"),
     "heatmap": Command("pictures", "heatmap", "draw and score a maze run's learned transition"),
+    "tasks": Command("tasks", "main", "list tasks with sizes and published scores, or draw them"),
     "agents": Command("agents", "main", "list agents and presets"),
+    "bench": Command("bench", "main", "measure speed, as ratios within one run"),
     "demo": Command("demo", "main", "the paper's first figure, in five to ten minutes"),
 }
 

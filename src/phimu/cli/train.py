@@ -10,6 +10,7 @@ from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
 from phimu.errors import InputError
 from phimu.training.session import Output, RunConfig, train
 
+OPTION = "constructor arguments of the task, as --option noise=0.5 reward=dense"
 TASK = tyro.conf.arg(metavar="TASK", help="a Gymnasium id, such as Pendulum-v1")
 
 
@@ -24,7 +25,7 @@ def main(arguments: list[str]) -> None:
         settings=request.settings,
         schedule=request.schedule,
         seed=request.seed,
-        task_options=_options(request.option),
+        task_options=task_options(request.option),
     )
     directory = train(config, request.steps, request.output)
     print(directory.path)
@@ -45,7 +46,7 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
                 "option",
                 Annotated[
                     tuple[str, ...],
-                    _help("constructor arguments of the task, as --option noise=0.5 reward=dense"),
+                    _help(OPTION),
                 ],
                 (),
             ),
@@ -85,7 +86,7 @@ def _peek(arguments: list[str], flag: str, default: str) -> str:
     return value
 
 
-def _options(pairs: tuple[str, ...]) -> dict[str, Any]:
+def task_options(pairs: tuple[str, ...]) -> dict[str, Any]:
     """`noise=0.5 reward=dense` as {"noise": 0.5, "reward": "dense"}."""
     options = {}
     for pair in pairs:

@@ -39,17 +39,19 @@ class Task:
         self._middle = self.action_low / 2 + self.action_high / 2
         self._half_width = self.action_high / 2 - self.action_low / 2
         self._steps = 0  # in this episode, for messages
+        self.simulator_steps = 0  # in this episode; more than those where actions are repeated
 
     def reset(self, seed: int | None = None) -> np.ndarray:
         """Begin an episode; [observation_dim] float32."""
         observation, _ = self.env.reset(seed=None if seed is None else int(seed))
-        self._steps = 0
+        self._steps = self.simulator_steps = 0
         return self._flat(observation)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """(observation [observation_dim], reward, terminated, truncated); the action in [-1, 1]."""
         self._steps += 1
-        observation, reward, terminated, truncated, _ = self.env.step(self.to_env_action(action))
+        observation, reward, terminated, truncated, info = self.env.step(self.to_env_action(action))
+        self.simulator_steps = info.get("simulator_steps", self._steps)
         reward = float(reward)
         if not math.isfinite(reward):
             raise InputError(

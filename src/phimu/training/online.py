@@ -50,6 +50,7 @@ class OnlineRun:
         self.state: Any = agent.init(task.spec, _key(seed, INIT, 0))
         self.replay = Replay(task.spec, schedule.buffer_size, schedule.learning_starts)
         self.step = self.updates = self.episodes = 0
+        self._simulated = 0  # simulator steps of all episodes but the open one
         self.returns: list[float] = []  # of the last episodes, for the progress line
         self.metrics: dict[str, jax.Array] = {}
         self._observation = np.zeros(task.spec.observation_dim, np.float32)
@@ -71,7 +72,13 @@ class OnlineRun:
         if terminated or truncated:
             self.returns = [*self.returns[-9:], self._return]
             self.episodes += 1
+            self._simulated += self.task.simulator_steps
             self._begin_episode()
+
+    @property
+    def simulator_steps(self) -> int:
+        """`step` counts decisions; where actions are repeated, the simulator has gone further."""
+        return self._simulated + self.task.simulator_steps
 
     def policy(self) -> Policy:
         """The mode action of the agent as it is now."""
@@ -125,6 +132,7 @@ class OnlineRun:
         facts = {
             "updates": self.updates,
             "episodes": self.episodes,
+            "simulated": self._simulated,
             "returns": self.returns,
         }
         checkpoint.save(directory, self.step, arrays | {"open_episode": actions}, facts)
@@ -135,6 +143,7 @@ class OnlineRun:
         self.replay.restore(_below("replay/", saved.arrays))
         self.step = saved.step
         self.updates, self.episodes = saved.facts["updates"], saved.facts["episodes"]
+        self._simulated = saved.facts["simulated"]
         self.returns = list(saved.facts["returns"])
         self._begin_episode()
         for action in saved.arrays["open_episode"]:

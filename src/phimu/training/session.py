@@ -144,6 +144,7 @@ def _loop(
         last = run.step == steps
         if run.metrics and (last or run.step % schedule.log_every == 0):
             row = finite_metrics(run.metrics, run.step) | run.recent_return()
+            row["simulator_steps"] = run.simulator_steps
             log.write(run.step, "train", row)
             shown |= {name: row[name] for name in ("return", *SHOWN) if name in row}
         if schedule.evaluate_every and (last or run.step % schedule.evaluate_every == 0):

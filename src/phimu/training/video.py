@@ -2,14 +2,14 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from phimu.environments import rendering
+from phimu.environments.task import Task
 from phimu.errors import InputError
-from phimu.training.evaluation import episode_seeds, run_episode
-from phimu.training.online import OnlineRun
-from phimu.training.session import RunConfig
+from phimu.training.evaluation import Policy, episode_seeds, run_episode
 
 
 def check_video(out: Path) -> None:
@@ -20,16 +20,17 @@ def check_video(out: Path) -> None:
         raise InputError('A video needs imageio: pip install "phimu[video]".')
 
 
-def film(config: RunConfig, run: OnlineRun, out: Path, seed: int) -> None:
-    """The first episode that `evaluate` runs under this seed."""
+def film(
+    out: Path, task_id: str, options: dict[str, Any], task: Task, policy: Policy, seed: int
+) -> None:
+    """The first episode that `evaluate` runs under this seed, in `task`, which the id opened."""
     check_video(out)
     first = episode_seeds(seed, 1)[0]
-    policy = run.policy()
     actions: list[np.ndarray] = []
 
     def remembered(observation: np.ndarray) -> np.ndarray:
         actions.append(policy(observation))
         return actions[-1]
 
-    total, _, _ = run_episode(remembered, run.task, first)
-    rendering.film(out, config.task, config.task_options, first, np.array(actions), total)
+    total, *_ = run_episode(remembered, task, first)
+    rendering.film(out, task_id, options, first, np.array(actions), total)

@@ -1,0 +1,80 @@
+"""Speed as ratios within one run: on a shared machine, seconds alone mean little."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from phimu.environments.task import Task, open_task
+
+ROUNDS = 9  # alternating, so that both see the same neighbours; the median of their ratios counts
+STEPS = 1_000
+
+# Our task -> Gymnasium's environment with the same body.
+BODIES = {
+    "mbbl/HalfCheetah-v0": "HalfCheetah-v5",
+    "mbbl/Reacher-v0": "Reacher-v5",
+    "mbbl/HumanoidET-v0": "Humanoid-v5",
+    "mbbl/Pendulum-v0": "Pendulum-v1",
+    "mbbl/IPendulum-v0": "InvertedPendulum-v5",
+    "mbbl/AntET-v0": "Ant-v5",
+    "mbbl/HopperET-v0": "Hopper-v5",
+    "mbbl/SHumanoidET-v0": "Humanoid-v5",
+    "mbbl/WalkerET-v0": "Walker2d-v5",
+}
+
+
+class Speed(NamedTuple):
+    """Steps a second of a task and of the bare body below it."""
+
+    task: str
+    steps_per_second: float
+    bare: str
+    bare_steps_per_second: float
+    ratio: float
+
+
+def environment_speeds(
+    tasks: Sequence[str] = tuple(BODIES), rounds: int = ROUNDS, steps: int = STEPS
+) -> list[Speed]:
+    """Each MBBL task but CartPole, whose kin takes no continuous action, against its bare body."""
+    return [_speed(task, BODIES[task], rounds, steps) for task in tasks]
+
+
+def _speed(task: str, bare: str, rounds: int, steps: int) -> Speed:
+    ours = open_task(task)
+    theirs = open_task(bare, disable_env_checker=True)
+    pairs = []
+    for turn in range(rounds):
+        walks = [_walk(each, steps, seed=turn) for each in (ours, theirs)]
+        # Whoever begins may find the machine busier.
+        order = (0, 1) if turn % 2 else (1, 0)
+        times = {place: _time(walks[place]) for place in order}
+        pairs.append((times[0], times[1]))
+    ratio = statistics.median(their / own for own, their in pairs)
+    own, their = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return Speed(task, steps / own, bare, steps / their, ratio)
+
+
+def _walk(task: Task, steps: int, seed: int) -> Callable[[], None]:
+    """`steps` random steps of the environment itself, with the actions drawn beforehand."""
+    env = task.env
+    numbers = np.random.default_rng(seed).uniform(-1, 1, (steps, task.spec.action_dim))
+    actions = [task.to_env_action(row) for row in numbers]
+    env.reset(seed=seed)
+
+    def walk() -> None:
+        for action in actions:
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                env.reset()
+
+    return walk
+
+
+def _time(work: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
