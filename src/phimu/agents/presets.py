@@ -153,11 +153,11 @@ _MAZE = (
         discount=0.98,
     ),
     Schedule(
-        learning_starts=80_000,
+        learning_starts=220_000,
         batch_size=1_024,
-        train_freq=20,
+        train_freq=25,
         evaluate_every=20_000,
-        checkpoint_every=80_000,
+        checkpoint_every=150_000,
     ),
 )
 _PLANNERS = {
@@ -227,7 +227,7 @@ CTRL = {
             feature_decay=1_000,
         ),
         noise=Negatives(negatives=1_024),
-        confidence=Elliptical(bonus_scale=0.3, refresh_every=100),
+        confidence=Elliptical(bonus_scale=0.1, refresh_every=100),
         normalise_observations=True,
         planner_rows=256,
         uniform_mix=0.5,
@@ -246,7 +246,7 @@ CTRL = {
             feature_decay=1_000,
         ),
         noise=Negatives(negatives=1_024),
-        confidence=Elliptical(bonus_scale=0.3, refresh_every=100),
+        confidence=Elliptical(bonus_scale=0.1, refresh_every=100),
         normalise_observations=True,
         planner_rows=256,
         uniform_mix=0.7,

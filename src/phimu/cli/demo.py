@@ -18,7 +18,7 @@ def _run(
     ratio: Literal["linear", "exponential"] = "linear",
     loss: Literal["ranking", "binary"] = "ranking",
     bonus_scale: float | None = None,
-    steps: int = 160_000,
+    steps: int = 300_000,
     seed: int = 0,
     episodes: int = 100,
     runs: Path = Path("runs"),

@@ -14,6 +14,7 @@ from phimu.environments.task import Task
 from phimu.errors import InputError
 from phimu.training import checkpoint
 from phimu.training.evaluation import Policy
+from phimu.training.memory import keep_freed_memory
 
 # Randomness is counted, not carried: every draw comes from (seed, stream, step), so that a
 # resumed run continues the same streams without having saved any.
@@ -46,6 +47,7 @@ class OnlineRun:
     def __init__(self, agent: Agent, task: Task, schedule: Schedule, seed: int):
         if not 0 <= seed < 2**31:
             raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
+        keep_freed_memory()  # before the first use of JAX, whose threads would get arenas
         self.agent, self.task, self.schedule, self.seed = agent, task, schedule, seed
         self.state: Any = agent.init(task.spec, _key(seed, INIT, 0))
         self.replay = Replay(task.spec, schedule.buffer_size, schedule.learning_starts)
@@ -143,7 +145,8 @@ class OnlineRun:
         self.replay.restore(_below("replay/", saved.arrays))
         self.step = saved.step
         self.updates, self.episodes = saved.facts["updates"], saved.facts["episodes"]
-        self._simulated = saved.facts["simulated"]
+        closed = saved.step - len(saved.arrays["open_episode"])
+        self._simulated = saved.facts.get("simulated", closed)  # not yet counted in version 0.1
         self.returns = list(saved.facts["returns"])
         self._begin_episode()
         for action in saved.arrays["open_episode"]:
