@@ -73,7 +73,7 @@ class Model:
         actions = act(
             self.run.agent,
             deterministic,
-            self.run.state,
+            self.run.state.acting,
             flat.reshape(-1, size),
             self.config.seed,
             self._calls,

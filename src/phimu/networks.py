@@ -1,7 +1,7 @@
 """Small networks: MLPs, Fourier inputs, the tanh-Gaussian, running normalisation."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -151,6 +151,13 @@ class RunningNormaliser(eqx.Module):
         variance = jnp.broadcast_to(self.variance, observation.shape)
         scaled = (observation - mean) * jax.lax.rsqrt(variance + 1e-6)
         return jnp.clip(scaled, -10.0, 10.0)
+
+
+class Acting(NamedTuple):
+    """What acting needs of an agent's state: little, because each array makes a call slower."""
+
+    normaliser: RunningNormaliser
+    actor: TanhGaussian
 
 
 def normalise_batch(normaliser: RunningNormaliser, batch: Batch) -> Batch:

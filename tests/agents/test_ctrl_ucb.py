@@ -124,7 +124,8 @@ def certain():
 def actions(certain, uniform_mix, deterministic=False):
     agent = replace(CONTRAST_ONLY, uniform_mix=uniform_mix)
     observation = jnp.zeros((4_000, 1))
-    return np.asarray(agent.act(certain, observation, jax.random.PRNGKey(1), deterministic))[:, 0]
+    chosen = agent.act(certain.acting, observation, jax.random.PRNGKey(1), deterministic)
+    return np.asarray(chosen)[:, 0]
 
 
 def test_uniform_mix_of_one_is_uniform(certain):
@@ -184,9 +185,9 @@ class Counted(CtrlUcb):
         TRACES["update"] += 1
         return super().update(state, batch, noise, key)
 
-    def act(self, state, observation, key, deterministic):
+    def act(self, acting, observation, key, deterministic):
         TRACES["deterministic" if deterministic else "act"] += 1
-        return super().act(state, observation, key, deterministic)
+        return super().act(acting, observation, key, deterministic)
 
 
 def test_one_trace_per_step_and_the_bonus_is_part_of_the_value(tiny):

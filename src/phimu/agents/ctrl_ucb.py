@@ -10,7 +10,7 @@ import numpy as np
 
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
-from phimu.networks import RunningNormaliser, normalise_batch
+from phimu.networks import Acting, RunningNormaliser, normalise_batch
 from phimu.planning.critics import values
 from phimu.planning.soft_actor_critic import Phi, Planner, SoftActorCritic
 from phimu.representation.learner import Contrastive, Representation
@@ -23,6 +23,10 @@ class CtrlState(NamedTuple):
     representation: Representation
     whitening: jax.Array  # [d, d], of the covariance
     planner: Planner
+
+    @property
+    def acting(self) -> Acting:
+        return Acting(self.normaliser, self.planner.actor)
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,11 @@ class CtrlUcb:
         return jax.tree.map(jnp.copy, state)
 
     def act(
-        self, state: CtrlState, observation: jax.Array, key: jax.Array, deterministic: bool
+        self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
     ) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]: the mode, or a sample of the mixture."""
-        actor = state.planner.actor
-        observation = self.normalise(state, observation)
+        actor = acting.actor
+        observation = self.normalise(acting, observation)
         if deterministic:
             return actor.mode(observation)
         for_policy, for_choice, for_uniform = jax.random.split(key, 3)
@@ -148,7 +152,7 @@ class CtrlUcb:
             state.representation, phi, self.normalise(state, next_observation)
         )
 
-    def normalise(self, state: CtrlState, observation: jax.Array) -> jax.Array:
+    def normalise(self, state: CtrlState | Acting, observation: jax.Array) -> jax.Array:
         return state.normaliser(observation) if self.normalise_observations else observation
 
     def _bonus(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from phimu.networks import RunningNormaliser, normalise_batch
+from phimu.networks import Acting, RunningNormaliser, normalise_batch
 from phimu.planning.critics import values
 from phimu.planning.soft_actor_critic import Planner, SoftActorCritic
 from phimu.types import Batch, Metrics, Spec
@@ -15,6 +15,10 @@ from phimu.types import Batch, Metrics, Spec
 class SacState(NamedTuple):
     normaliser: RunningNormaliser
     planner: Planner
+
+    @property
+    def acting(self) -> Acting:
+        return Acting(self.normaliser, self.planner.actor)
 
 
 def concatenate(observation: jax.Array, action: jax.Array) -> jax.Array:
@@ -36,11 +40,11 @@ class Sac:
         return jax.tree.map(jnp.copy, state)
 
     def act(
-        self, state: SacState, observation: jax.Array, key: jax.Array, deterministic: bool
+        self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
     ) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]."""
-        actor = state.planner.actor
-        observation = self.normalise(state, observation)
+        actor = acting.actor
+        observation = self.normalise(acting, observation)
         return actor.mode(observation) if deterministic else actor.sample(observation, key)[0]
 
     def update(self, state: SacState, batch: Batch, key: jax.Array) -> tuple[SacState, Metrics]:
@@ -56,5 +60,5 @@ class Sac:
         inputs = concatenate(self.normalise(state, observation), action)
         return jnp.min(values(state.planner.critic, inputs), axis=0)
 
-    def normalise(self, state: SacState, observation: jax.Array) -> jax.Array:
+    def normalise(self, state: SacState | Acting, observation: jax.Array) -> jax.Array:
         return state.normaliser(observation) if self.normalise_observations else observation

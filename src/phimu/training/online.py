@@ -12,6 +12,7 @@ from phimu.agents.presets import Agent, Schedule
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
 from phimu.errors import InputError
+from phimu.networks import Acting
 from phimu.training import checkpoint
 from phimu.training.evaluation import Policy
 from phimu.training.memory import keep_freed_memory
@@ -32,9 +33,9 @@ def _update(agent: Any, state: Any, seed: int, step: int, *data: Any) -> Any:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def act(
-    agent: Agent, deterministic: bool, state: Any, observation: Any, seed: int, step: int
+    agent: Agent, deterministic: bool, acting: Acting, observation: Any, seed: int, step: int
 ) -> jax.Array:
-    return agent.act(state, observation, _key(seed, ACT, step), deterministic)
+    return agent.act(acting, observation, _key(seed, ACT, step), deterministic)
 
 
 def _key(seed: int, name: int, step: int) -> jax.Array:
@@ -84,15 +85,15 @@ class OnlineRun:
 
     def policy(self) -> Policy:
         """The mode action of the agent as it is now."""
-        state = self.state
-        return lambda o: np.asarray(act(self.agent, True, state, o, self.seed, 0))
+        acting = self.state.acting
+        return lambda o: np.asarray(act(self.agent, True, acting, o, self.seed, 0))
 
     def _action(self) -> np.ndarray:
         if self.step < self.schedule.learning_starts:
             rng = stream(self.seed, WARM_UP, self.step)
             return rng.uniform(-1, 1, self.task.spec.action_dim).astype(np.float32)
         return np.asarray(
-            act(self.agent, False, self.state, self._observation, self.seed, self.step)
+            act(self.agent, False, self.state.acting, self._observation, self.seed, self.step)
         )
 
     def _learn(self) -> None:
