@@ -1,4 +1,4 @@
-"""`phimu demo`: train CTRL-UCBL in the four-room maze and show what it learned."""
+"""`phimu demo`: train CTRL-UCB in the four-room maze and show what it learned."""
 
 from pathlib import Path
 from typing import Literal
@@ -23,10 +23,11 @@ def _run(
     episodes: int = 100,
     runs: Path = Path("runs"),
 ) -> None:
-    """Learn the four-room maze with CTRL-UCBL and draw the paper's Figure 1.
+    """Learn the four-room maze with CTRL-UCB and draw the paper's Figure 1.
 
     Args:
-        ratio: <phi, mu> itself, a true linear MDP, or exp(<phi, mu> / temperature).
+        ratio: <phi, mu> itself, a true linear MDP, planned on with a linear critic (CTRL-UCBL), or
+            exp(<phi, mu> / temperature), in whose phi Q is not linear (CTRL-UCBM).
         loss: which noise contrastive loss.
         bonus_scale: of the exploration bonus; the preset's if not given.
         steps: environment steps.
@@ -35,12 +36,15 @@ def _run(
         runs: where run directories go.
     """
     changes = {"loss": loss} | ({} if bonus_scale is None else {"bonus_scale": bonus_scale})
-    name = "maze" if ratio == "linear" else "maze-exponential"
-    settings, schedule = override(preset("ctrl-ucb-l", name), changes)
+    agent, name = {
+        "linear": ("ctrl-ucb-l", "maze"),
+        "exponential": ("ctrl-ucb-m", "maze-exponential"),
+    }[ratio]
+    settings, schedule = override(preset(agent, name), changes)
     # Episodes start anywhere, so that the data covers the whole map; the success rate that is
     # reported is from the maze's own start.
     options = {"random_start": True}
-    config = RunConfig("phimu/FourRooms-v0", "ctrl-ucb-l", settings, schedule, seed, options)
+    config = RunConfig("phimu/FourRooms-v0", agent, settings, schedule, seed, options)
     directory = train(config, steps, Output(runs=runs))
     config, run = load_run(directory.path)
     report(config, run, directory, episodes)
