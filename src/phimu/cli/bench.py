@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from phimu.studies.bench import ROUNDS, STEPS, environment_speeds
+from phimu.studies.speed import environments, updates
 from phimu.training.run_directory import write_atomically
 
 
@@ -17,26 +17,45 @@ def main(arguments: list[str]) -> None:
 
 
 def _run(
-    rounds: int = ROUNDS,
-    steps: int = STEPS,
+    environments_only: Annotated[bool, tyro.conf.arg(name="environments")] = False,
+    rounds: int = 9,
+    steps: int = 1_000,
     json_file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
 ) -> None:
-    """Measure steps a second of every MBBL task against the bare Gymnasium body below it.
+    """Measure updates against the machine's own matrix products, and tasks against bare bodies.
 
-    The two take turns within one process, and the ratio is the median over their rounds: on a
-    shared machine it is steadier than the speeds themselves.
+    Speeds depend on who else uses the machine; ratios, taken in turns within one run, hardly.
 
     Args:
-        rounds: how often the two take turns.
-        steps: environment steps in a turn.
+        environments_only: leave out the updates, which take minutes.
+        rounds: how often each thing is timed; of updates the quickest round counts, of tasks the
+            median ratio.
+        steps: environment steps in a round.
         json_file: also write the numbers into this file.
     """
-    speeds = environment_speeds(rounds=rounds, steps=steps)
-    table = Table("task", "steps/s", "bare body", "steps/s", "ratio", box=None, pad_edge=False)
-    for row in speeds:
-        own, bare = (f"{x:,.0f}" for x in (row.steps_per_second, row.bare_steps_per_second))
-        table.add_row(row.task, own, row.bare, bare, f"{row.ratio:.2f}")
-    Console(width=200).print(table)
+    found: dict[str, list[Any]] = {}
+    if not environments_only:
+        found["updates"] = [updates.update_speed(name, rounds) for name in updates.CASES]
+    found["environments"] = environments.environment_speeds(rounds, steps)
+    console = Console(width=200)
+    for rows in found.values():
+        console.print(_table(rows), "")
     if json_file is not None:
-        content = {"environments": [row._asdict() for row in speeds]}
-        write_atomically(json_file, json.dumps(content, indent=2).encode() + b"\n")
+        plain = {name: [row._asdict() for row in rows] for name, rows in found.items()}
+        write_atomically(json_file, json.dumps(plain, indent=2).encode() + b"\n")
+
+
+def _table(rows: list[Any]) -> Table:
+    """Rows of one NamedTuple, a column per field."""
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]._fields:
+        table.add_column(name.replace("_", " "))
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return str(value)

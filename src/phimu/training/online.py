@@ -27,7 +27,7 @@ def stream(seed: int, name: int, step: int) -> np.random.Generator:
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _update(agent: Any, state: Any, seed: int, step: int, *data: Any) -> Any:
+def update(agent: Any, state: Any, seed: int, step: int, *data: Any) -> Any:
     return agent.update(state, *data, _key(seed, UPDATE, step))
 
 
@@ -108,7 +108,7 @@ class OnlineRun:
                     lambda n: self.replay.sample_random_next(n, rng),
                 )
             )
-        self.state, self.metrics = _update(agent, self.state, self.seed, self.updates, *data)
+        self.state, self.metrics = update(agent, self.state, self.seed, self.updates, *data)
         self.updates += 1
 
     def _refresh(self, agent: CtrlUcb) -> None:

@@ -1,16 +1,13 @@
-"""Speed as ratios within one run: on a shared machine, seconds alone mean little."""
+"""Steps a second of our tasks against the bare bodies below them."""
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from phimu.environments.task import Task, open_task
-
-ROUNDS = 9  # alternating, so that both see the same neighbours; the median of their ratios counts
-STEPS = 1_000
 
 # Our task -> Gymnasium's environment with the same body.
 BODIES = {
@@ -36,14 +33,13 @@ class Speed(NamedTuple):
     ratio: float
 
 
-def environment_speeds(
-    tasks: Sequence[str] = tuple(BODIES), rounds: int = ROUNDS, steps: int = STEPS
-) -> list[Speed]:
+def environment_speeds(rounds: int, steps: int) -> list[Speed]:
     """Each MBBL task but CartPole, whose kin takes no continuous action, against its bare body."""
-    return [_speed(task, BODIES[task], rounds, steps) for task in tasks]
+    return [_speed(task, bare, rounds, steps) for task, bare in BODIES.items()]
 
 
 def _speed(task: str, bare: str, rounds: int, steps: int) -> Speed:
+    """Both in turns, so that they see the same neighbours; the median of their ratios counts."""
     ours = open_task(task)
     theirs = open_task(bare, disable_env_checker=True)
     pairs = []

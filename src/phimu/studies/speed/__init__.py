@@ -1,0 +1,1 @@
+"""`phimu bench`: speed and memory, as ratios within one run, because machines are shared."""
