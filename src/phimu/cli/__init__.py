@@ -23,7 +23,7 @@ COMMANDS = {
     "tasks": Command("tasks", "main", "list tasks with sizes and published scores, or draw them"),
     "agents": Command("agents", "main", "list agents and presets"),
     "bench": Command("bench", "main", "measure speed, as ratios within one run"),
-    "demo": Command("demo", "main", "the paper's first figure, in five to ten minutes"),
+    "demo": Command("demo", "main", "the paper's first figure, in about five minutes"),
 }
 
 EXAMPLES = """\
