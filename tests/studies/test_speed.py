@@ -1,5 +1,6 @@
-"""What the benchmark counts is what an update does."""
+"""What the benchmark counts is what an update does, and what it times is a run of its own."""
 
+import sys
 from collections import Counter
 
 import jax
@@ -7,7 +8,10 @@ import jax.numpy as jnp
 import pytest
 
 from phimu.agents.presets import override, preset
-from phimu.studies.speed import updates
+from phimu.data.replay import Replay
+from phimu.errors import InputError
+from phimu.studies.figures import scaling_curves
+from phimu.studies.speed import loop, peers, scaling, updates
 from phimu.studies.speed.updates import Product
 
 
@@ -50,3 +54,109 @@ def test_speed_of_an_update_is_its_work_over_its_time(monkeypatch):
     speed = updates.update_speed("tiny", rounds=1, work=1.0)
     assert speed.gflops == pytest.approx(speed.gflop / speed.milliseconds * 1e3)
     assert speed.share == pytest.approx(speed.gflops / speed.peak_gflops)
+
+
+TINY = loop.Job(
+    ("sac", 16, 16, 0.0),
+    learning_starts=10,
+    batch_size=8,
+    buffer_size=100,
+    fill=150,
+    warm=2,
+    steps=5,
+    work=1.0,
+)
+
+
+def test_a_loop_is_timed_in_a_process_of_its_own():
+    pytest.importorskip("mujoco", reason="the extra mujoco is not installed")
+    ballast = bytearray(b"1" * 600_000_000)  # what the parent holds is not the child's
+    found = loop.run_ours(TINY)
+    del ballast
+    assert found["steps_per_second"] > 0
+    assert found["update_share"] > 0
+    assert 0 < found["first_update_seconds"] < 300
+    assert 50 < found["memory_mb"] < 600
+
+
+def test_a_loop_that_fails_says_why_in_one_sentence():
+    with pytest.raises(InputError, match="'Absent-v0' is not a registered Gymnasium id") as caught:
+        loop.run_ours(TINY._replace(task="Absent-v0"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_buffer_is_filled_with_random_transitions():
+    replay = Replay(updates.SPEC, 20, 0)
+    loop.fill(replay, updates.SPEC, 30)
+    assert len(replay) == 20
+    assert all(column.std() > 0 for column in replay.rows[:4])
+    assert abs(replay.rows.action).max() <= 1
+
+
+def test_the_exponent_is_that_of_the_upper_half():
+    sizes = (1, 2, 4, 8, 16)
+    times = [100.0, 100.0, *(3 * size**1.5 for size in sizes[2:])]
+    assert scaling.exponent(sizes, times) == pytest.approx(1.5)
+    assert scaling.exponent((10, 100, 1_000), (9.0, 2.0, 200.0)) == pytest.approx(2.0)
+
+
+def test_scaling_times_every_size_and_is_drawn(monkeypatch, tmp_path):
+    monkeypatch.setitem(scaling.SIZES, "buffer_size", (50, 100, 200))
+    curve = scaling.scaling("buffer_size", rounds=1)
+    assert len(curve.milliseconds) == 3
+    assert curve.exponent == scaling.exponent(curve.sizes, curve.milliseconds)
+    scaling_curves(tmp_path / "scaling.png", [curve, curve])
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+def fake_venv(path, script):
+    """A venv whose python is a shell script."""
+    (path / "bin").mkdir(parents=True)
+    python = path / "bin" / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    return path
+
+
+def test_peers_are_compared_by_their_best_round(monkeypatch, tmp_path):
+    script = """echo '{"version": "1.2", "steps_per_second": 50, "first_update_seconds": 3.0,'\\
+' "memory_mb": 400.0}'"""
+    rounds = iter([90.0, 100.0])
+    own = {"first_update_seconds": 6.0, "memory_mb": 200.0}
+    monkeypatch.setattr(peers, "run_ours", lambda job: {"steps_per_second": next(rounds), **own})
+    ours, first, second = peers.peer_speeds(fake_venv(tmp_path, script), rounds=2, steps=10)
+    assert ours == ("phimu", 100.0, 1.0, 6.0, 200.0)
+    assert first == ("stable-baselines3 1.2", 50, 2.0, 3.0, 400.0)
+    assert second.name == "sbx-rl 1.2"
+
+
+def test_peers_that_cannot_be_had_are_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "run_ours", lambda job: {"steps_per_second": 1.0})
+    with pytest.raises(InputError, match="is no virtual environment"):
+        peers.peer_speeds(tmp_path / "absent", rounds=1, steps=1)
+    broken = fake_venv(tmp_path / "broken", "echo 'No module named sbx' >&2; exit 1")
+    with pytest.raises(InputError, match=r"could not be timed with .*python: No module named sbx"):
+        peers.peer_speeds(broken, rounds=1, steps=1)
+
+
+def test_an_installation_that_fails_is_one_sentence_and_is_tried_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    make = tmp_path / "make"  # stands in for `python -m venv --clear PATH`
+    pip = "echo 'ERROR: no such version'; exit 1"
+    make.write_text(
+        f"""#!/bin/sh
+mkdir -p "$4/bin"
+echo "#!/bin/sh
+{pip}" > "$4/bin/python"
+chmod +x "$4/bin/python"
+"""
+    )
+    make.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(make))
+    for _ in range(2):
+        said = []
+        with pytest.raises(InputError, match=r"peers \(no such version\); check") as caught:
+            peers.own_venv(said.append)
+        assert "\n" not in str(caught.value)
+        assert len(said) == 1
+        assert said[0].startswith("Installing torch==2.13.0 stable-baselines3 ")

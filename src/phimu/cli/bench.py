@@ -8,41 +8,79 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from phimu.studies.speed import environments, updates
+from phimu.errors import InputError
+from phimu.studies.figures import check_suffix, scaling_curves
+from phimu.studies.speed import environments, loop, peers, scaling, updates
 from phimu.training.run_directory import write_atomically
+
+PLAIN = ["updates", "loop", "environments"]  # without a flag
 
 
 def main(arguments: list[str]) -> None:
-    tyro.cli(_run, args=arguments, prog="phimu bench")
+    tyro.cli(_run, args=arguments, prog="phimu bench", config=(tyro.conf.FlagCreatePairsOff,))
 
 
 def _run(
     environments_only: Annotated[bool, tyro.conf.arg(name="environments")] = False,
+    peers_only: Annotated[bool, tyro.conf.arg(name="peers")] = False,
+    scaling_only: Annotated[bool, tyro.conf.arg(name="scaling")] = False,
     rounds: int = 9,
     steps: int = 1_000,
+    peers_venv: Path | None = None,
+    picture: Path | None = None,
     json_file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
 ) -> None:
-    """Measure updates against the machine's own matrix products, and tasks against bare bodies.
+    """Measure updates, the whole training loop and tasks; or only the parts that are named.
 
-    Speeds depend on who else uses the machine; ratios, taken in turns within one run, hardly.
+    Updates are compared with the machine's own matrix products, the loop on HalfCheetah-v5 with its
+    updates, tasks with the bare bodies below them. Speeds depend on who else uses the machine;
+    ratios, taken in turns within one run, hardly. Each part is printed when it is done; the updates
+    take minutes, so does the loop.
 
     Args:
-        environments_only: leave out the updates, which take minutes.
-        rounds: how often each thing is timed; of updates the quickest round counts, of tasks the
-            median ratio.
+        environments_only: tasks against bare bodies, in a minute.
+        peers_only: our SAC's training loop against those of Stable-Baselines3 and sbx. They are
+            installed into a virtual environment in your cache directory, some gigabytes, when
+            this is first asked for. A round takes about a minute.
+        scaling_only: how an update's time grows with feature_dim, batch_size and negatives, and
+            the time of a sample from replay with buffer_size: time ~ size ** exponent.
+        rounds: how often each thing is timed; the quickest round counts, of tasks the median ratio.
         steps: environment steps in a round.
+        peers_venv: a virtual environment that has the peers already; nothing is installed.
+        picture: with --scaling, draw the times into this PNG or SVG.
         json_file: also write the numbers into this file.
     """
+    if min(rounds, steps) < 1:
+        raise InputError(f"rounds is {rounds} and steps is {steps}: give at least 1 of each.")
+    if peers_venv is not None and not peers_only:
+        raise InputError("--peers-venv goes with --peers.")
+    if picture is not None:
+        if not scaling_only:
+            raise InputError("--picture goes with --scaling.")
+        check_suffix(picture)  # before the work
+    flags = {"environments": environments_only, "peers": peers_only, "scaling": scaling_only}
     found: dict[str, list[Any]] = {}
-    if not environments_only:
-        found["updates"] = [updates.update_speed(name, rounds) for name in updates.CASES]
-    found["environments"] = environments.environment_speeds(rounds, steps)
-    console = Console(width=200)
-    for rows in found.values():
-        console.print(_table(rows), "")
-    if json_file is not None:
-        plain = {name: [row._asdict() for row in rows] for name, rows in found.items()}
-        write_atomically(json_file, json.dumps(plain, indent=2).encode() + b"\n")
+    for part in [name for name, asked in flags.items() if asked] or PLAIN:
+        found[part] = _measure(part, rounds, steps, peers_venv)
+        Console(width=200).print(_table(found[part]), "")
+        if json_file is not None:
+            plain = {name: [row._asdict() for row in rows] for name, rows in found.items()}
+            write_atomically(json_file, json.dumps(plain, indent=2).encode() + b"\n")
+    if picture is not None:
+        scaling_curves(picture, found["scaling"])
+        print(picture)
+
+
+def _measure(part: str, rounds: int, steps: int, peers_venv: Path | None) -> list[Any]:
+    if part == "updates":
+        return [updates.update_speed(name, rounds) for name in updates.CASES]
+    if part == "loop":
+        return [loop.loop_speed(name, rounds, steps) for name in loop.CASES]
+    if part == "environments":
+        return environments.environment_speeds(rounds, steps)
+    if part == "peers":
+        return peers.peer_speeds(peers_venv or peers.own_venv(print), rounds, steps)
+    return [scaling.scaling(name, rounds) for name in scaling.SIZES]
 
 
 def _table(rows: list[Any]) -> Table:
@@ -56,6 +94,8 @@ def _table(rows: list[Any]) -> Table:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "  ".join(_cell(each) for each in value)
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return str(value)

@@ -1,4 +1,4 @@
-"""The pictures: transition densities of the maze and learning curves.
+"""The pictures: transition densities of the maze, learning curves, and times against sizes.
 
 Figures are made as objects, never through pyplot: no display is needed and no state is shared, so
 threads may draw at once.
@@ -22,6 +22,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from phimu.environments.rendering import snapshots
 from phimu.errors import InputError
 from phimu.studies.curves import Curve
+from phimu.studies.speed.scaling import Scaling
 from phimu.training.run_directory import write_atomically
 
 FORMATS = ("png", "svg")
@@ -207,11 +208,38 @@ def _add_legend(figure: Figure, axes: Axes) -> None:
     )
 
 
+def scaling_curves(path: Path, curves: Sequence[Scaling]) -> None:
+    """A panel per size: measured times, and the power of the size that fits its upper half."""
+    if not curves:
+        raise InputError("There is no time to draw: measure at least one size.")
+    figure = Figure(figsize=(3.1 * len(curves), 3.4), layout="constrained")
+    for axes, curve in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves, strict=True):
+        sizes, times = np.array(curve.sizes, float), np.array(curve.milliseconds)
+        upper = slice(len(sizes) // 2, None)
+        middle = np.exp([np.log(sizes[upper]).mean(), np.log(times[upper]).mean()])
+        fit = middle[1] * (sizes[upper] / middle[0]) ** curve.exponent
+        axes.loglog(sizes, times, "o", c=LINE_COLOURS[0], ms=5)
+        axes.loglog(
+            sizes[upper], fit, c=LINE_COLOURS[1], lw=1.9, label=f"~ size^{curve.exponent:.2f}"
+        )
+        axes.set_xlabel(curve.varied, fontsize=11)
+        axes.set_xticks(sizes[:: max(1, len(sizes) // 3)])
+        axes.xaxis.set_major_formatter(FuncFormatter(_in_thousands))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.minorticks_off()
+        axes.grid(color="#dadce0", lw=0.7)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="upper left", fontsize=10, frameon=False)
+    figure.axes[0].set_ylabel("milliseconds", fontsize=11)
+    _save(figure, path)
+
+
 def contact_sheet(task_ids: Sequence[str], path: Path) -> None:
     """One frame of each task, its id below it."""
     if not task_ids:
         raise InputError("There is no task to draw: name at least one.")
-    _check_suffix(Path(path))  # before the work
+    check_suffix(Path(path))  # before the work
     frames = snapshots(task_ids)
     columns = min(len(frames), SHEET_COLUMNS)
     rows = math.ceil(len(frames) / columns)
@@ -230,7 +258,7 @@ def contact_sheet(task_ids: Sequence[str], path: Path) -> None:
 def _save(figure: Figure, path: Path) -> None:
     """In the format that the suffix names, and never half a file."""
     path = Path(path)
-    suffix = _check_suffix(path)
+    suffix = check_suffix(path)
     content = io.BytesIO()
     # Without the date, the same numbers give the same picture.
     metadata = {"Date": None} if suffix == "svg" else None
@@ -239,7 +267,7 @@ def _save(figure: Figure, path: Path) -> None:
     write_atomically(path, content.getvalue())
 
 
-def _check_suffix(path: Path) -> str:
+def check_suffix(path: Path) -> str:
     suffix = path.suffix.lower().removeprefix(".")
     if suffix not in FORMATS:
         raise InputError(f"{path} does not end in .png or .svg: give the figure one of these.")

@@ -1,0 +1,130 @@
+"""The whole training loop: act, step, store, update. Each case has a process of its own.
+
+`python -m phimu.studies.speed.loop JOB.json` prints the numbers of one `Job` as JSON.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from phimu.agents.presets import Schedule
+from phimu.data.replay import Replay
+from phimu.environments.task import open_task
+from phimu.errors import InputError
+from phimu.studies.speed import updates
+from phimu.studies.speed.their_loop import peak_memory_mb
+from phimu.training.online import OnlineRun
+from phimu.types import Spec
+
+CASES = ("sac 256-256", "ctrl-ucb-m 256-256-256")  # of updates.CASES
+MILLION = 1_000_000
+
+
+class Job(NamedTuple):
+    """What a child process is asked to time."""
+
+    agent: tuple[str, int, int, float]  # as in updates.CASES
+    task: str = "HalfCheetah-v5"
+    learning_starts: int = 1_000
+    batch_size: int = 256
+    buffer_size: int = MILLION
+    fill: int = 0  # random transitions put into the replay buffer beforehand
+    warm: int = 300  # steps between the first update and the first round
+    rounds: int = 1
+    steps: int = 1_000  # in a round
+    work: float = updates.WORK  # floating point operations in a round of updates alone
+    began: float = 0.0  # when the process was started: the wall clock is what two processes share
+
+
+class LoopSpeed(NamedTuple):
+    """How fast a training run goes, how soon it begins to learn, and what it takes."""
+
+    name: str
+    steps_per_second: float
+    update_share: float  # of a step's time, what its update alone takes
+    first_update_seconds: float  # from the start of the process; compilation included
+    memory_mb: float  # at most
+    full_memory_mb: float  # the same with a million transitions in the replay buffer
+
+
+def loop_speed(name: str, rounds: int, steps: int) -> LoopSpeed:
+    """One of CASES: the quickest round counts."""
+    job = Job(updates.CASES[name], rounds=rounds, steps=steps)
+    timed = run_ours(job)
+    full = run_ours(job._replace(fill=MILLION, warm=0, rounds=1, steps=10, work=1.0))
+    return LoopSpeed(name, **timed, full_memory_mb=full["memory_mb"])
+
+
+def run_ours(job: Job) -> dict[str, float]:
+    """steps_per_second, update_share, first_update_seconds and memory_mb of a new process."""
+    return run_child([sys.executable, "-m", "phimu.studies.speed.loop"], job._asdict())
+
+
+def run_child(command: list[str], job: dict[str, Any]) -> dict[str, Any]:
+    """What `command JOB.json` prints; if it fails, its last words."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "job.json"
+        file.write_text(json.dumps(job | {"began": time.time()}))
+        child = subprocess.run([*command, str(file)], capture_output=True, text=True)
+    if child.returncode:
+        last = (child.stderr.strip() or f"exit code {child.returncode}").splitlines()[-1]
+        raise InputError(f"{job['task']} could not be timed with {command[0]}: {last}")
+    return json.loads(child.stdout.splitlines()[-1])
+
+
+def measure(job: Job) -> dict[str, float]:
+    task = open_task(job.task)
+    agent = updates.settings(*job.agent)
+    schedule = Schedule(
+        learning_starts=job.learning_starts,
+        batch_size=job.batch_size,
+        buffer_size=job.buffer_size,
+        evaluate_every=0,
+    )
+    run = OnlineRun(agent, task, schedule, seed=0)
+    fill(run.replay, task.spec, job.fill)
+    while not run.updates:
+        run.advance()
+    jax.block_until_ready(run.metrics)
+    first_update = time.time() - job.began
+    _seconds(run, job.warm)
+    best = min(_seconds(run, job.steps) for _ in range(job.rounds)) / job.steps
+    memory = peak_memory_mb()  # before the updates alone, which add a second agent
+    update, _ = updates.time_update(agent, job.rounds, job.work, job.batch_size)
+    return {
+        "steps_per_second": 1 / best,
+        "update_share": update / best,
+        "first_update_seconds": first_update,
+        "memory_mb": memory,
+    }
+
+
+def fill(replay: Replay, spec: Spec, rows: int) -> None:
+    """Add `rows` random transitions."""
+    rng = np.random.default_rng(0)
+    for _ in range(rows):
+        observation, next_observation = rng.standard_normal((2, spec.observation_dim), np.float32)
+        action = rng.uniform(-1, 1, spec.action_dim)
+        replay.add(observation, action, rng.random(), next_observation, False)
+
+
+def _seconds(run: OnlineRun, steps: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(steps):
+        run.advance()
+    jax.block_until_ready(run.metrics)
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(measure(Job(**json.loads(Path(sys.argv[1]).read_text())))))
+    except InputError as error:
+        sys.exit(str(error))

@@ -1,0 +1,93 @@
+"""Our SAC's training loop against those of Stable-Baselines3 and sbx, in turns."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from phimu.errors import InputError
+from phimu.studies.speed import their_loop, updates
+from phimu.studies.speed.loop import Job, run_child, run_ours
+
+# In this order: Stable-Baselines3 would take any other torch.
+REQUIREMENTS = (
+    ("torch==2.13.0",),
+    ("stable-baselines3", "sbx-rl", "gymnasium[mujoco]", "mujoco>=3.17,<4"),
+)
+PEERS = {"stable-baselines3": "stable_baselines3", "sbx-rl": "sbx"}  # package -> module
+OURS = "sac 256-256"
+
+
+class PeerSpeed(NamedTuple):
+    """One library's SAC; of several rounds the quickest, the soonest and the smallest."""
+
+    name: str
+    steps_per_second: float
+    ours_over_theirs: float  # of steps a second
+    first_update_seconds: float
+    memory_mb: float
+
+
+def peer_speeds(venv: Path, rounds: int, steps: int) -> list[PeerSpeed]:
+    """Ours, then each of PEERS as installed in `venv`, with the same sizes and schedule."""
+    python = venv / "bin" / "python"
+    if not python.exists():
+        raise InputError(f"{venv} is no virtual environment: it has no bin/python.")
+    job = Job(updates.CASES[OURS], steps=steps, work=1.0)
+    width = job.agent[1]
+    script = [str(python), "-I", their_loop.__file__]
+    found: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(rounds):
+        found.setdefault("phimu", []).append(run_ours(job))
+        for package, module in PEERS.items():
+            theirs = job._asdict() | {"package": package, "module": module, "width": width}
+            found.setdefault(package, []).append(run_child(script, theirs))
+    return _rows(found)
+
+
+def _rows(found: dict[str, list[dict[str, Any]]]) -> list[PeerSpeed]:
+    best = {
+        name: max(each["steps_per_second"] for each in several) for name, several in found.items()
+    }
+    return [
+        PeerSpeed(
+            f"{name} {several[0].get('version', '')}".strip(),
+            best[name],
+            best["phimu"] / best[name],
+            *(min(each[k] for each in several) for k in ("first_update_seconds", "memory_mb")),
+        )
+        for name, several in found.items()
+    ]
+
+
+def own_venv(say: Callable[[str], Any]) -> Path:
+    """A virtual environment with the peers in the user's cache directory, made if need be."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    venv = cache / "phimu" / "peers"
+    wanted = "\n".join(name for names in REQUIREMENTS for name in names) + "\n"
+    finished = venv / "installed.txt"  # written last, so that half an installation is redone
+    if finished.exists() and finished.read_text() == wanted:
+        return venv
+    say(f"Installing {' '.join(wanted.split())} into {venv}; delete it to get the space back.")
+    install(venv, REQUIREMENTS)
+    finished.write_text(wanted)
+    return venv
+
+
+def install(venv: Path, requirements: tuple[tuple[str, ...], ...]) -> None:
+    """Make `venv` anew, and install each group after the one before."""
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    commands = [[sys.executable, "-m", "venv", "--clear", str(venv)]]
+    commands += [[*pip, *group] for group in requirements]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            said = (done.stderr + done.stdout).strip().splitlines() or ["no reason was given"]
+            errors = [line for line in said if line.startswith("ERROR:")]
+            why = (errors or said)[-1].removeprefix("ERROR:").strip()
+            raise InputError(
+                f"The peers could not be installed into {venv} ({why}); "
+                "check the network, or name a virtual environment that has them by --peers-venv."
+            )
