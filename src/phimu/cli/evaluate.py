@@ -40,6 +40,8 @@ def _run(
         option: with --policy random, constructor arguments of the task, as name=value.
         video: also film the first of them into this MP4.
     """
+    if episodes < 1:
+        raise InputError(f"episodes is {episodes}: give at least 1.")  # before anything is loaded
     if video is not None:
         check_video(video)
     if policy == "random":
