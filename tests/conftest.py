@@ -1,10 +1,21 @@
 """Settings of every test, and agents small enough to learn within one."""
 
+import os
+
 import jax
 import pytest
 
 # [B] - [B, 1] is an error here instead of a silent [B, B].
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """JAX's cache: not the user's, and shared with the processes that tests start."""
+    directory = str(tmp_path_factory.mktemp("compiled"))
+    jax.config.update("jax_compilation_cache_dir", directory)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = directory
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
 from phimu.cli import COMMANDS, main
 from phimu.studies import maze
 from phimu.training.evaluation import episode_seeds
-from phimu.training.session import Output
+from phimu.training.session import Output, load_run
 
 MAZE = "phimu/FourRooms-v0"
 # Short episodes, so that a run of 60 steps has finished ones and an open one at each checkpoint.
@@ -196,8 +196,11 @@ def test_run_directory_has_the_documented_layout(trained: dict[str, Path]) -> No
     }
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["versions"]["jax"]
-    steps = sorted(path.name for path in (run / "checkpoint").iterdir())
-    assert steps == ["step-000000040", "step-000000060"]
+    saved = sorted(path.name for path in (run / "checkpoint").iterdir())
+    assert saved == ["replay", "step-000000040", "step-000000060"]
+    segments = sorted(path.name[:24] for path in (run / "checkpoint" / "replay").iterdir())
+    rows = [f"rows-{first:09d}-{first + 20:09d}" for first in (0, 20, 40)]
+    assert segments == ["random-000000000-0000000", *rows]
 
 
 def test_metrics_have_every_row_once(trained: dict[str, Path]) -> None:
@@ -239,6 +242,17 @@ def test_stopped_and_resumed_equals_uninterrupted(
     assert_same_run(run, trained[agent])
 
 
+def test_end_off_the_grid_leaves_no_row_behind(trained: dict[str, Path], tmp_path: Path) -> None:
+    assert phimu(*training("sac", tmp_path, 33, "--quiet")) == 0
+    run = only_run(tmp_path)
+    assert [(row["step"], row["kind"]) for row in rows(run)][-2:] == [
+        (33, "train"),
+        (33, "evaluation"),
+    ]
+    assert phimu(*training("sac", tmp_path, 60, "--quiet")) == 0
+    assert_same_run(run, trained["sac"])
+
+
 def test_killed_after_a_checkpoint_equals_uninterrupted(
     trained: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -262,6 +276,10 @@ def assert_same_run(run: Path, other: Path) -> None:
     for key, array in here.items():
         np.testing.assert_array_equal(array, there[key], err_msg=key)
     assert (run / name / "facts.json").read_bytes() == (other / name / "facts.json").read_bytes()
+    here, there = (load_run(path)[1].replay for path in (run, other))
+    for column, expected in zip(here.rows, there.rows, strict=True):
+        np.testing.assert_array_equal(column, expected)
+    np.testing.assert_array_equal(here.random_next, there.random_next)
 
 
 def test_seed_names_another_run(trained: dict[str, Path], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.training import checkpoint
 from phimu.training.evaluation import evaluate
+from phimu.training.lock import locked
 from phimu.training.online import OnlineRun, act
 from phimu.training.progress import Progress
 from phimu.training.run_directory import RunDirectory, open_run
@@ -92,8 +93,9 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write everything to a directory: configuration, networks, optimisers, replay."""
-        directory = open_run(Path(path), self.config.to_json(), ["Model.save"])
-        self.run.save(directory.checkpoints)
+        with locked(Path(path), print):
+            directory = open_run(Path(path), self.config.to_json(), ["Model.save"])
+            self.run.save(directory.checkpoints)
 
     @classmethod
     def load(cls, path: str | Path, env: gymnasium.Env | None = None) -> Self:

@@ -242,7 +242,7 @@ def test_one_seed_is_one_run_and_two_seeds_are_two(tiny, agent):
     first, again, other = (short_run(tiny(agent), seed) for seed in (3, 3, 4))
     assert first.updates == 40
     assert equal(first.state, again.state)
-    assert equal(first.replay.arrays(), again.replay.arrays())
+    assert equal(first.replay.rows, again.replay.rows)
     assert first.returns == again.returns
     assert not equal(first.state, other.state)
-    assert not equal(first.replay.arrays(), other.replay.arrays())
+    assert not equal(first.replay.rows, other.replay.rows)

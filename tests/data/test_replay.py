@@ -100,26 +100,39 @@ def test_pairs_of_a_small_buffer_are_all_of_it(rng, size):
 def test_a_restored_buffer_continues_as_the_old_one(before):
     old, new = Replay(SPEC, 5, 4), Replay(SPEC, 5, 4)
     fill(old, 1, before)
-    new.restore({name: array.copy() for name, array in old.arrays().items()})
+    for name, span in old.spans().items():
+        new.put(name, span, old.columns(name, span))
+    new.added = old.added
     for start, stop in ((before, before), (before, before + 4)):
         for replay in (old, new):
             fill(replay, start, stop)
         assert len(new) == len(old)
-        for name, array in old.arrays().items():
-            np.testing.assert_array_equal(new.arrays()[name], array)
         for column, other in zip(old.rows, new.rows, strict=True):
             np.testing.assert_array_equal(column, other)
+        np.testing.assert_array_equal(old.random_next, new.random_next)
         seen = [r.sample(50, np.random.default_rng(3)) for r in (old, new)]
         np.testing.assert_array_equal(seen[0].observation, seen[1].observation)
 
 
-def test_a_checkpoint_holds_only_the_filled_rows():
-    replay = Replay(SPEC, capacity=1_000, warm_up=2)
-    fill(replay, 1, 4)
-    arrays = replay.arrays()
-    assert arrays["observation"].shape == (3, 2)
-    assert arrays["random_next"].shape == (2, 2)
-    assert int(arrays["added"]) == 3
+def test_spans_count_the_transitions_of_the_run():
+    replay = Replay(SPEC, capacity=5, warm_up=3)
+    assert replay.spans() == {"rows": range(0), "random": range(0)}
+    fill(replay, 0, 2)
+    assert replay.spans() == {"rows": range(2), "random": range(2)}
+    fill(replay, 2, 13)
+    assert replay.spans() == {"rows": range(8, 13), "random": range(3)}
+    columns = replay.columns("rows", range(9, 12))  # over the seam of the ring
+    assert columns["observation"][:, 0].tolist() == [9, 10, 11]
+    assert replay.columns("random", range(1, 3))["next_observation"][:, 0].tolist() == [1.5, 2.5]
+
+
+def test_a_part_longer_than_the_ring_leaves_its_end():
+    long, short = Replay(SPEC, 20, 0), Replay(SPEC, 5, 0)
+    fill(long, 0, 12)
+    fill(short, 0, 12)
+    other = Replay(SPEC, 5, 0)
+    other.put("rows", range(12), long.columns("rows", range(12)))
+    np.testing.assert_array_equal(other.rows.observation, short.rows.observation)
 
 
 def test_no_capacity_is_refused():

@@ -17,6 +17,7 @@ import pytest
 import phimu
 from phimu.errors import InputError
 from phimu.training import checkpoint
+from phimu.training.files import fingerprint
 
 FILES = [checkpoint.ARRAYS, checkpoint.FACTS, checkpoint.MANIFEST]
 
@@ -221,7 +222,7 @@ def test_forged_files_with_good_checksums_are_refused(tmp_path: Path) -> None:
         good = {name: (folder / name).read_bytes() for name in FILES}
         (folder / file).write_bytes(content)
         manifest = json.loads((folder / checkpoint.MANIFEST).read_bytes())
-        manifest["files"][file] = checkpoint._fingerprint(folder / file)
+        manifest["files"][file] = fingerprint(folder / file)
         (folder / checkpoint.MANIFEST).write_text(json.dumps(manifest))
         with pytest.raises(InputError, match=rf"{file} cannot be read"):
             checkpoint.load(tmp_path)

@@ -36,6 +36,8 @@ Examples:
 
 `phimu COMMAND --help` explains a command; for train it lists every setting with its default."""
 
+UNHARMED = "what was saved before is unharmed, and the same command resumes once this is mended."
+
 
 def usage() -> str:
     lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
@@ -53,7 +55,7 @@ def usage() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; bad input is one sentence on standard error and exit code 2."""
+    """Run one command; whatever ends it early is one sentence on standard error and a code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
@@ -63,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(version("phimu"))
         return 0
-    from phimu.errors import InputError
+    from phimu.errors import InputError, Stopped
 
     name, *rest = arguments
     try:
@@ -73,9 +75,13 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except InputError as error:
+    except (InputError, Stopped) as error:
         print(f"phimu: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"phimu: {where}{error.strerror or error}; {UNHARMED}", file=sys.stderr)
+        return os.EX_IOERR
     except KeyboardInterrupt:
         print("phimu: stopped; the same command resumes from the last checkpoint.", file=sys.stderr)
         return 130

@@ -68,13 +68,24 @@ class Replay:
             index = rng.choice(len(self), size, replace=False)
         return self.rows.observation[index], self.rows.action[index]
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint stores: the filled part of every column."""
-        filled = {name: column[: len(self)] for name, column in self.rows._asdict().items()}
-        return filled | {"random_next": self.random_next, "added": np.asarray(self.added)}
+    def spans(self) -> dict[str, range]:
+        """Which transitions are held, by their number in the run: the ring's, the warm-up's."""
+        warm = min(self.added, len(self.random_next))
+        return {"rows": range(self.added - len(self), self.added), "random": range(warm)}
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        self.added = int(arrays["added"])
-        for name, column in self.rows._asdict().items():
-            column[: len(self)] = arrays[name]
-        self.random_next[:] = arrays["random_next"]
+    def columns(self, name: str, span: range) -> dict[str, np.ndarray]:
+        """A part of one of the `spans`, in the order of its transitions."""
+        if name == "random":
+            return {"next_observation": self.random_next[span.start : span.stop]}
+        index = np.arange(span.start, span.stop) % self.capacity
+        return {column: array[index] for column, array in self.rows._asdict().items()}
+
+    def put(self, name: str, span: range, columns: dict[str, np.ndarray]) -> None:
+        """What `columns` gave, back into its place; `added` is the caller's to set."""
+        if name == "random":
+            place = self.random_next[span.start : span.stop]
+            place[:] = columns["next_observation"][: len(place)]
+            return
+        index = np.arange(span.start, span.stop)[-self.capacity :] % self.capacity
+        for column, array in self.rows._asdict().items():
+            array[index] = columns[column][-self.capacity :]

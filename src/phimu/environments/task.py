@@ -23,6 +23,8 @@ _EXTRAS = {"mujoco": "mujoco", "dm_control": "dmc"}
 # How the entry points of environments with Gymnasium's MuJoCo models begin.
 _WITH_GYMNASIUM_MODELS = ("gymnasium.envs.mujoco", "phimu.environments.mbbl.bodies")
 
+_LARGEST = float(np.finfo(np.float32).max)  # of a reward: the replay buffer is float32
+
 
 class Task:
     """One environment as agents see it; every number that crosses the border is checked."""
@@ -53,9 +55,10 @@ class Task:
         observation, reward, terminated, truncated, info = self.env.step(self.to_env_action(action))
         self.simulator_steps = info.get("simulator_steps", self._steps)
         reward = float(reward)
-        if not math.isfinite(reward):
+        if not abs(reward) <= _LARGEST:
             raise InputError(
-                f"reward is {reward} {self._when()}; the environment must return finite rewards."
+                f"reward is {reward} {self._when()}; "
+                f"the environment must return finite float32 rewards."
             )
         return self._flat(observation), reward, bool(terminated), bool(truncated)
 

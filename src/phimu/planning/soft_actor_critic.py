@@ -117,6 +117,7 @@ class SoftActorCritic:
             return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
 
         (td_loss, value), grads = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        critic_gradient = optax.tree.norm(grads)
         updates, critic_optimiser = for_critic.update(grads, state.critic_optimiser)
         critic = eqx.apply_updates(state.critic, updates)
 
@@ -126,6 +127,7 @@ class SoftActorCritic:
             return jnp.mean(weight * log_density - value), -jnp.mean(log_density)
 
         (policy_loss, entropy), grads = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
+        actor_gradient = optax.tree.norm(grads)
         updates, actor_optimiser = for_actor.update(grads, state.actor_optimiser)
         actor = eqx.apply_updates(state.actor, updates)
 
@@ -151,4 +153,6 @@ class SoftActorCritic:
             "policy_loss": policy_loss,
             "entropy": entropy,
             "entropy_weight": weight,
+            "critic_gradient": critic_gradient,
+            "actor_gradient": actor_gradient,
         }

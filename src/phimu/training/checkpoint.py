@@ -1,13 +1,12 @@
 """Checkpoints that outlive a kill, a full disk and a flipped bit; never pickle."""
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import stat
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +15,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
+from phimu.data.replay import Replay
 from phimu.errors import InputError
-from phimu.training.run_directory import sync_directory
+from phimu.training import segments as segment_files
+from phimu.training.files import fingerprint, write_arrays
+from phimu.training.run_directory import naming, sync_directory
+from phimu.training.segments import Segment
 
-FORMAT = 1
+FORMAT = 2  # format 1 held the whole replay buffer in each checkpoint; it is not read any more
 KEPT = 2
+SEGMENTS = "replay"
 ARRAYS = "arrays.safetensors"
 FACTS = "facts.json"
 MANIFEST = "MANIFEST.json"
@@ -34,6 +38,11 @@ class Checkpoint(NamedTuple):
     step: int
     arrays: dict[str, np.ndarray]
     facts: dict[str, Any]
+    directory: Path  # where it was found, beside the segments of its replay buffer
+    segments: tuple[Segment, ...]
+
+    def restore_replay(self, replay: Replay) -> None:
+        segment_files.restore(replay, self.directory / SEGMENTS, self.segments, self.step)
 
 
 class _Damaged(Exception):
@@ -91,60 +100,68 @@ def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]
 
 
-def save(directory: Path, step: int, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Path:
-    """Write `directory/step-<n>` aside, then rename it: at each instant one checkpoint is whole."""
+def save(
+    directory: Path,
+    step: int,
+    arrays: dict[str, np.ndarray],
+    facts: dict[str, Any],
+    replay: Replay | None = None,
+    known: Iterable[Segment] = (),
+) -> tuple[Segment, ...]:
+    """Write `directory/step-<n>` aside, then rename it: at each instant one checkpoint is whole.
+
+    Of `replay` only what the segments in `known` lack is written; the answer is all it has now.
+    """
     if not directory.exists():
         directory.mkdir(parents=True)
         sync_directory(directory.parent)
-    for leftover in directory.glob("step-*.tmp"):
-        _remove(leftover)
     final = directory / f"step-{step:09d}"
     aside = final.with_suffix(".tmp")
-    aside.mkdir()
-    try:
-        _write_files(aside, step, arrays, facts)
-        if final.exists():
-            # Directories cannot be swapped, so `load` knows ".old" for the moment between renames.
-            _remove(final.with_suffix(".old"))
-            os.rename(final, final.with_suffix(".old"))
-        os.rename(aside, final)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)  # on a full disk the space is needed
-        raise
-    sync_directory(directory)
-    _prune(directory, step)
-    return final
+    with naming(final):
+        for leftover in directory.glob("step-*.tmp"):
+            _remove(leftover)
+        _prune_segments(directory)  # on a nearly full disk their space is needed
+        segments: list[Segment] = []
+        if replay is not None:
+            segments = segment_files.write_new(directory / SEGMENTS, replay, known)
+        aside.mkdir()
+        try:
+            _write_files(aside, step, arrays, facts, segments)
+            if final.exists():
+                # Directories cannot be swapped, so `load` knows ".old" for the moment between.
+                _remove(final.with_suffix(".old"))
+                os.rename(final, final.with_suffix(".old"))
+            os.rename(aside, final)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)  # on a full disk the space is needed
+            raise
+        sync_directory(directory)
+        _prune(directory, step)
+        _prune_segments(directory)
+    return tuple(segments)
 
 
 def _write_files(
-    folder: Path, step: int, arrays: dict[str, np.ndarray], facts: dict[str, Any]
+    folder: Path,
+    step: int,
+    arrays: dict[str, np.ndarray],
+    facts: dict[str, Any],
+    segments: list[Segment],
 ) -> None:
     _write(folder / FACTS, facts)
-    # safetensors reads raw memory: a transposed view would be stored scrambled, without a word.
-    # (asarray copies only what is not in C order, and unlike ascontiguousarray keeps scalars 0-d.)
-    save_file(
-        {name: np.asarray(array, order="C") for name, array in arrays.items()}, folder / ARRAYS
-    )
-    shutil.copymode(folder / FACTS, folder / ARRAYS)  # it comes as 0600, whatever the umask
-    with open(folder / ARRAYS, "rb+") as file:
-        os.fsync(file.fileno())
-    files = {name: _fingerprint(folder / name) for name in (ARRAYS, FACTS)}
-    _write(folder / MANIFEST, {"format": FORMAT, "step": step, "files": files})
+    write_arrays(folder / ARRAYS, arrays)
+    files = {name: fingerprint(folder / name) for name in (ARRAYS, FACTS)}
+    listed = [segment._asdict() for segment in segments]
+    _write(folder / MANIFEST, {"format": FORMAT, "step": step, "files": files, "segments": listed})
     sync_directory(folder)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
+    with naming(path), open(path, "w", encoding="utf-8") as file:
         # No white space, so that no flipped bit in it can go unseen.
         json.dump(content, file, separators=(",", ":"), allow_nan=False)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _fingerprint(path: Path) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"sha256": digest, "size": path.stat().st_size}
 
 
 def _prune(directory: Path, step: int) -> None:
@@ -155,6 +172,22 @@ def _prune(directory: Path, step: int) -> None:
         if path not in kept:
             os.rename(path, path.with_suffix(".tmp"))  # never half deleted under its own name
             _remove(path.with_suffix(".tmp"))
+
+
+def _prune_segments(directory: Path) -> None:
+    """Delete what no checkpoint names: the ring has wrapped, the run fell back, a save failed."""
+    if not (directory / SEGMENTS).exists():
+        return
+    needed: set[str] = set()
+    for _, folder in _found(directory):
+        try:
+            listed = _read_json(folder / MANIFEST)["segments"]
+            needed |= {segment["name"] for segment in listed}
+        except (_Damaged, KeyError, TypeError):
+            continue  # it cannot be loaded, with or without its segments
+        except OSError:
+            return  # it may be readable again later
+    segment_files.prune(directory / SEGMENTS, needed)
 
 
 def _remove(path: Path) -> None:
@@ -198,19 +231,24 @@ def _read(folder: Path, step: int) -> Checkpoint:
     _check_names(folder)
     manifest = _read_json(folder / MANIFEST)
     if manifest.get("format") != FORMAT:
-        raise _Damaged(folder / MANIFEST, f"has format {manifest.get('format')}, not {FORMAT}")
-    actual = {name: _fingerprint(folder / name) for name in (ARRAYS, FACTS)}
-    for name, fingerprint in actual.items():
+        written = str(manifest.get("format"))[:20]
+        raise _Damaged(folder / MANIFEST, f"is in format {written}, and phimu now reads {FORMAT}")
+    actual = {name: fingerprint(folder / name) for name in (ARRAYS, FACTS)}
+    for name, mark in actual.items():
         stored = manifest.get("files")
-        if not isinstance(stored, dict) or stored.get(name) != fingerprint:
+        if not isinstance(stored, dict) or stored.get(name) != mark:
             raise _Damaged(folder / name, f"does not match its checksum in {MANIFEST}")
-    if manifest != {"format": FORMAT, "step": step, "files": actual}:
+    listed = manifest.get("segments")
+    if manifest != {"format": FORMAT, "step": step, "files": actual, "segments": listed}:
         raise _Damaged(folder / MANIFEST, "does not fit the checkpoint")
+    if found := segment_files.problem(folder.parent / SEGMENTS, listed, step):
+        raise _Damaged(*found)
     try:
         arrays = load_file(folder / ARRAYS)
     except (SafetensorError, ValueError, KeyError) as error:
         raise _Damaged(folder / ARRAYS, f"cannot be read ({error})") from error
-    return Checkpoint(step, arrays, _read_json(folder / FACTS))
+    segments = tuple(Segment(**entry) for entry in manifest["segments"])
+    return Checkpoint(step, arrays, _read_json(folder / FACTS), folder.parent, segments)
 
 
 def _check_names(folder: Path) -> None:

@@ -5,22 +5,23 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, SupportsFloat
 
 from phimu.errors import InputError
-from phimu.training.run_directory import write_atomically
+from phimu.training.run_directory import naming, write_atomically
 
 Kind = Literal["train", "evaluation"]
 
 
 class MetricsLog:
-    """Appends rows to `path`, first dropping those beyond the step at which the run resumes.
+    """Appends rows to `path`, first dropping those that the resumed run will write again.
 
     `resume_step` is the step of the checkpoint, None without one: then the log starts empty.
     Write the rows of a step before its checkpoint, for only steps beyond it are run again.
-    `wandb` holds the keyword arguments of `wandb.init`, such as project, dir and config.
+    `keep` can refuse earlier rows too. `wandb` holds the keyword arguments of `wandb.init`, such
+    as project, dir and config.
     """
 
     def __init__(
@@ -29,9 +30,11 @@ class MetricsLog:
         resume_step: int | None,
         tensorboard_dir: Path | None = None,
         wandb: dict[str, Any] | None = None,
+        keep: Callable[[dict[str, Any]], bool] = lambda row: True,
     ):
         if path.exists():
-            _drop_rows_beyond(path, resume_step)
+            _drop_rows(path, resume_step, keep)
+        self.path = path
         self._mirrors: list[_TensorBoard | _Wandb] = []
         if tensorboard_dir is not None:
             self._mirrors.append(_TensorBoard(tensorboard_dir, resume_step))
@@ -47,17 +50,20 @@ class MetricsLog:
                 raise ValueError(f"The metric {name} is {number} at step {step:,}.")
             if name in ("step", "kind"):
                 raise ValueError(f"A metric cannot be called {name}.")
-        self._file.write(json.dumps({"step": int(step), "kind": kind, **numbers}) + "\n")
-        self._file.flush()
+        with naming(self.path):
+            self._file.write(json.dumps({"step": int(step), "kind": kind, **numbers}) + "\n")
+            self._file.flush()
         for mirror in self._mirrors:
             mirror.write(step, kind, numbers)
 
     def sync(self) -> None:
         """Call before a checkpoint: a power cut must not take rows that will not be made again."""
-        os.fsync(self._file.fileno())
+        with naming(self.path):
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        with naming(self.path):
+            self._file.close()  # once more tries to write a row for which there was no space
         for mirror in self._mirrors:
             mirror.close()
 
@@ -88,10 +94,11 @@ def _parse(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
     return parsed
 
 
-def _drop_rows_beyond(path: Path, resume_step: int | None) -> None:
+def _drop_rows(path: Path, resume_step: int | None, keep: Callable[[dict[str, Any]], bool]) -> None:
     kept = b""
     if resume_step is not None:
-        kept = b"".join(line + b"\n" for line, row in _parse(path) if row["step"] <= resume_step)
+        rows = ((line, row) for line, row in _parse(path) if row["step"] <= resume_step)
+        kept = b"".join(line + b"\n" for line, row in rows if keep(row))
     if kept != path.read_bytes():
         write_atomically(path, kept)
 

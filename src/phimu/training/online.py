@@ -2,24 +2,28 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from phimu.agents.ctrl_ucb import CtrlUcb
 from phimu.agents.presets import Agent, Schedule
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
-from phimu.errors import InputError
+from phimu.errors import InputError, NotFinite
 from phimu.networks import Acting
 from phimu.training import checkpoint
 from phimu.training.evaluation import Policy
 from phimu.training.memory import keep_freed_memory
+from phimu.training.segments import Segment
 
 # Randomness is counted, not carried: every draw comes from (seed, stream, step), so that a
 # resumed run continues the same streams without having saved any.
 WARM_UP, BATCH, RESET, ACT, UPDATE, REFRESH, EVALUATE, INIT = range(8)
+FINITE = "finite"
 
 
 def stream(seed: int, name: int, step: int) -> np.random.Generator:
@@ -28,7 +32,11 @@ def stream(seed: int, name: int, step: int) -> np.random.Generator:
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
 def update(agent: Any, state: Any, seed: int, step: int, *data: Any) -> Any:
-    return agent.update(state, *data, _key(seed, UPDATE, step))
+    state, metrics = agent.update(state, *data, _key(seed, UPDATE, step))
+    # One flag for all losses and gradient norms, which the host reads when it has to wait for the
+    # update anyway. Keeping the old state where it is false would take another pass over both.
+    finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
+    return state, metrics | {FINITE: finite}
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -56,6 +64,8 @@ class OnlineRun:
         self._simulated = 0  # simulator steps of all episodes but the open one
         self.returns: list[float] = []  # of the last episodes, for the progress line
         self.metrics: dict[str, jax.Array] = {}
+        self._unchecked: tuple[jax.Array, list[Any]] | None = None  # flag and data of an update
+        self._saved: tuple[Path, tuple[Segment, ...]] | None = None
         self._observation = np.zeros(task.spec.observation_dim, np.float32)
         self._actions: list[np.ndarray] = []  # of the open episode
         self._return = 0.0
@@ -85,6 +95,7 @@ class OnlineRun:
 
     def policy(self) -> Policy:
         """The mode action of the agent as it is now."""
+        self.check()
         acting = self.state.acting
         return lambda o: np.asarray(act(self.agent, True, acting, o, self.seed, 0))
 
@@ -92,27 +103,47 @@ class OnlineRun:
         if self.step < self.schedule.learning_starts:
             rng = stream(self.seed, WARM_UP, self.step)
             return rng.uniform(-1, 1, self.task.spec.action_dim).astype(np.float32)
-        return np.asarray(
+        action = np.asarray(
             act(self.agent, False, self.state.acting, self._observation, self.seed, self.step)
+        )
+        self.check()  # the action depends on the last update, so that one is over
+        return action
+
+    def check(self) -> None:
+        """Wait for the last update; NotFinite with its batch if a number in it was not finite."""
+        if self._unchecked is None:
+            return
+        finite, data = self._unchecked
+        if bool(finite):
+            self._unchecked = None
+            return
+        bad = [f"{k} is {float(v)}" for k, v in self.metrics.items() if not np.isfinite(v)]
+        batch = data[0]._asdict() | ({"noise": data[1]} if len(data) > 1 else {})
+        raise NotFinite(
+            f"{bad[0]} at step {self.step:,}: lower the learning rates or scale the reward.", batch
         )
 
     def _learn(self) -> None:
         agent, rng = self.agent, stream(self.seed, BATCH, self.updates)
         data: list[Any] = [self.replay.sample(self.schedule.batch_size, rng)]
         if isinstance(agent, CtrlUcb):
-            if agent.confidence.bonus_scale and self.updates % agent.confidence.refresh_every == 0:
-                self._refresh(agent)
             data.append(
                 agent.noise.draw(
                     lambda n: self.replay.sample_next(n, rng),
                     lambda n: self.replay.sample_random_next(n, rng),
                 )
             )
+        self.check()  # after sampling, which the host does while the last update runs
+        if isinstance(agent, CtrlUcb):
+            self._refresh_if_due(agent)
         self.state, self.metrics = update(agent, self.state, self.seed, self.updates, *data)
+        self._unchecked = self.metrics.pop(FINITE), data
         self.updates += 1
 
-    def _refresh(self, agent: CtrlUcb) -> None:
-        """Estimate the covariance of the bonus anew."""
+    def _refresh_if_due(self, agent: CtrlUcb) -> None:
+        """Estimate the covariance of the bonus anew, now and then."""
+        if not agent.confidence.bonus_scale or self.updates % agent.confidence.refresh_every:
+            return
         rng = stream(self.seed, REFRESH, self.updates)
         pairs = self.replay.sample_pairs(agent.confidence.covariance_sample, rng)
         self.state = agent.refresh(self.state, *pairs, len(self.replay))
@@ -127,10 +158,11 @@ class OnlineRun:
         """Mean return of the last ten episodes, once there is one."""
         return {"return": float(np.mean(self.returns))} if self.returns else {}
 
-    def save(self, directory: Any) -> None:
-        """Everything as one checkpoint; the open episode as its actions."""
+    def save(self, directory: Path, **more: Any) -> None:
+        """Everything as one checkpoint, with `more` facts; the open episode as its actions."""
+        self.check()
         arrays = {f"agent/{k}": v for k, v in checkpoint.flatten(self.state).items()}
-        arrays |= {f"replay/{k}": v for k, v in self.replay.arrays().items()}
+        arrays |= {f"metrics/{k}": np.asarray(v) for k, v in self.metrics.items()}
         actions = np.array(self._actions, np.float32).reshape(-1, self.task.spec.action_dim)
         facts = {
             "updates": self.updates,
@@ -138,19 +170,37 @@ class OnlineRun:
             "simulated": self._simulated,
             "returns": self.returns,
         }
-        checkpoint.save(directory, self.step, arrays | {"open_episode": actions}, facts)
+        home = directory.resolve()
+        known = self._saved[1] if self._saved and self._saved[0] == home else ()
+        segments = checkpoint.save(
+            directory,
+            self.step,
+            arrays | {"open_episode": actions},
+            facts | more,
+            self.replay,
+            known,
+        )
+        self._saved = home, segments
 
     def restore(self, saved: checkpoint.Checkpoint, say: Callable[[str], Any]) -> None:
         """Continue from a checkpoint, replaying the open episode's actions from its seed."""
         self.state = restore_agent(self.state, saved)
-        self.replay.restore(_below("replay/", saved.arrays))
+        saved.restore_replay(self.replay)
+        self._saved = saved.directory.resolve(), saved.segments
+        self.metrics = {k: jnp.asarray(v) for k, v in _below("metrics/", saved.arrays).items()}
         self.step = saved.step
-        self.updates, self.episodes = saved.facts["updates"], saved.facts["episodes"]
-        closed = saved.step - len(saved.arrays["open_episode"])
-        self._simulated = saved.facts.get("simulated", closed)  # not yet counted in version 0.1
-        self.returns = list(saved.facts["returns"])
+        try:
+            self.updates, self.episodes, self._simulated = (
+                int(saved.facts[name]) for name in ("updates", "episodes", "simulated")
+            )
+            self.returns = [float(value) for value in saved.facts["returns"]]
+            open_episode = saved.arrays["open_episode"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"The checkpoint in {saved.directory} was written by another program ({error!r})."
+            ) from error
         self._begin_episode()
-        for action in saved.arrays["open_episode"]:
+        for action in open_episode:
             self._observation, reward, *_ = self.task.step(action)
             self._actions.append(action)
             self._return += reward
@@ -170,14 +220,3 @@ def restore_agent(template: Any, saved: checkpoint.Checkpoint) -> Any:
 
 def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
-
-def finite_metrics(metrics: dict[str, jax.Array], step: int) -> dict[str, float]:
-    """Metrics as floats; a loss that is not finite ends the run with a sentence."""
-    values = {name: float(value) for name, value in metrics.items()}
-    for name, value in values.items():
-        if not np.isfinite(value):
-            raise InputError(
-                f"{name} is {value} at step {step:,}: lower the learning rates or scale the reward."
-            )
-    return values

@@ -1,5 +1,6 @@
 """The run directory: a path that names the run, its configuration and how it was made."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -9,6 +10,7 @@ import platform
 import re
 import subprocess
 import typing
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +20,7 @@ from phimu.errors import InputError
 
 CONFIG = "config.json"
 MANIFEST = "manifest.json"
+LOCK = "lock"
 RECORDED_PACKAGES = (
     *("phimu", "jax", "jaxlib", "equinox", "optax", "numpy", "safetensors"),
     *("gymnasium", "mujoco", "dm_control"),
@@ -118,7 +121,7 @@ def open_run(path: Path, config: dict[str, Any], command: list[str]) -> RunDirec
     """Create the run at `path`, or take it up again if it was made with the same configuration."""
     path = Path(path)
     config = json.loads(_canonical(config))  # as it will be read back, so that tuples equal lists
-    if _is_unused(path):
+    if is_unused(path):
         path.mkdir(parents=True, exist_ok=True)
         _write_json(path / CONFIG, config)
     else:
@@ -139,11 +142,11 @@ def open_run(path: Path, config: dict[str, Any], command: list[str]) -> RunDirec
     return RunDirectory(path)
 
 
-def _is_unused(path: Path) -> bool:
-    """Whether nothing is there but, at most, what a kill left of the very first write."""
+def is_unused(path: Path) -> bool:
+    """Whether nothing is there but, at most, a lock and what a kill left of the first write."""
     if not path.exists():
         return True
-    return path.is_dir() and {entry.name for entry in path.iterdir()} <= {CONFIG + ".tmp"}
+    return path.is_dir() and {entry.name for entry in path.iterdir()} <= {LOCK, CONFIG + ".tmp"}
 
 
 def _refuse_other_config(path: Path, stored: dict[str, Any], config: dict[str, Any]) -> None:
@@ -172,6 +175,10 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} is not a run directory, for it has no {CONFIG}: name another directory."
         )
+    run = RunDirectory(Path(path))
+    for part in (file, run.path / MANIFEST, run.path / LOCK, run.metrics, run.checkpoints):
+        if part.is_symlink():  # who reads or writes a run stays inside of it
+            raise InputError(f"{part} is a link: put what it leads to in its place.")
     return _read_json(file)
 
 
@@ -219,21 +226,34 @@ def code_revision(package: Path) -> dict[str, Any] | None:
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` such that a kill or a power cut leaves either the old or the new content."""
     temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    sync_directory(path.parent)
+    with naming(path):
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
     """Make renames inside `path` survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
+    with naming(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have every OSError say which file it is about; those of write and fsync do not."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

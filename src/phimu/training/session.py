@@ -5,13 +5,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from phimu.agents.presets import AGENTS, Agent, Schedule
 from phimu.environments.task import Task, open_task
-from phimu.errors import InputError
+from phimu.errors import InputError, NotFinite, Stopped
 from phimu.training import checkpoint
+from phimu.training.compilation import cache_compilation
 from phimu.training.evaluation import evaluate
+from phimu.training.files import write_arrays
+from phimu.training.lock import locked
 from phimu.training.log import MetricsLog
-from phimu.training.online import EVALUATE, OnlineRun, finite_metrics, stream
+from phimu.training.online import EVALUATE, OnlineRun, stream
 from phimu.training.progress import Progress
 from phimu.training.run_directory import (
     RunDirectory,
@@ -21,6 +26,7 @@ from phimu.training.run_directory import (
     run_path,
     to_json,
 )
+from phimu.training.stopping import Stop, stop_requests
 
 # What the progress line shows of the metrics, if the agent has them.
 SHOWN = ("nce_loss", "nce_accuracy", "bonus", "td_loss")
@@ -101,66 +107,139 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
     """Run to `steps` environment steps, from the last checkpoint if there is one."""
     if steps < 1:
         raise InputError(f"steps is {steps}: give at least 1 environment step.")
+    cache_compilation()
     task = open_task(config.task, **config.task_options)
     # Before the directory: what cannot begin leaves nothing behind.
     run = OnlineRun(config.settings, task, config.schedule, config.seed)
     path = output.run_dir or config.path(output.runs, task.suite)
-    directory = open_run(path, config.to_json(), [Path(sys.argv[0]).name, *sys.argv[1:]])
-    saved = checkpoint.load(directory.checkpoints, say=_say)
-    if saved is not None:
-        run.restore(saved, say=_say)
-    if run.step >= steps:
-        _say(f"Already trained to step {run.step:,}: {path}")
-        return directory
-    log = MetricsLog(
-        directory.metrics,
-        None if saved is None else saved.step,
-        directory.path / "tensorboard" if output.tensorboard else None,
-        _wandb_options(config, directory, output.wandb),
-    )
-    with Progress(steps, run.step, output.quiet) as progress:
-        progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
-        try:
-            _loop(config, run, steps, directory, log, progress)
-        finally:
-            log.close()
-            task.close()
+    with locked(path, _say):
+        directory = open_run(path, config.to_json(), [Path(sys.argv[0]).name, *sys.argv[1:]])
+        saved = checkpoint.load(directory.checkpoints, say=_say)
+        if saved is not None:
+            run.restore(saved, say=_say)
+        due = saved is not None and bool(saved.facts.get("evaluation_due"))
+        if run.step >= steps and not due:
+            _say(f"Already trained to step {run.step:,}: {path}")
+            return directory
+        log = _open_log(config, directory, output, None if saved is None else run.step, due)
+        with Progress(steps, run.step, output.quiet) as progress, stop_requests() as stop:
+            progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
+            try:
+                _Session(config, run, steps, directory, log, progress, stop).loop(due)
+            except NotFinite as error:
+                raise InputError(
+                    f"{error}{_save_batch(directory.path, run.step, error)}"
+                ) from error
+            finally:
+                log.close()
+                task.close()
     return directory
 
 
-def _loop(
-    config: RunConfig,
-    run: OnlineRun,
-    steps: int,
-    directory: RunDirectory,
-    log: MetricsLog,
-    progress: Progress,
-) -> None:
-    schedule = config.schedule
-    evaluation_task = open_task(config.task, **config.task_options)
-    shown: dict[str, Any] = {}
-    while run.step < steps:
-        run.advance()
-        last = run.step == steps
-        if run.metrics and (last or run.step % schedule.log_every == 0):
-            row = finite_metrics(run.metrics, run.step) | run.recent_return()
-            row["simulator_steps"] = run.simulator_steps
-            log.write(run.step, "train", row)
-            shown |= {name: row[name] for name in ("return", *SHOWN) if name in row}
-        if schedule.evaluate_every and (last or run.step % schedule.evaluate_every == 0):
-            shown["evaluation"] = _evaluate(run, evaluation_task, log)
-            progress.update(run.step, shown, evaluation=True)
-        if last or run.step % schedule.checkpoint_every == 0:
-            log.sync()
-            run.save(directory.checkpoints)
-        progress.update(run.step, shown)
+def _open_log(
+    config: RunConfig, directory: RunDirectory, output: Output, step: int | None, due: bool
+) -> MetricsLog:
+    every: dict[Any, int] = {
+        "train": config.schedule.log_every,
+        "evaluation": config.schedule.evaluate_every,
+    }
+
+    def keep(row: dict[str, Any]) -> bool:
+        """Not what only the end of a shorter run wrote, nor an evaluation that is made again."""
+        kind, at = row.get("kind"), row["step"]
+        redone = due and kind == "evaluation" and at == step
+        return not redone and at % (every.get(kind) or 1) == 0
+
+    return MetricsLog(
+        directory.metrics,
+        step,
+        directory.path / "tensorboard" if output.tensorboard else None,
+        _wandb_options(config, directory, output.wandb),
+        keep,
+    )
 
 
-def _evaluate(run: OnlineRun, task: Task, log: MetricsLog) -> float:
-    seed = int(stream(run.seed, EVALUATE, run.step).integers(2**31))
-    summary = evaluate(run.policy(), task, run.schedule.evaluation_episodes, seed).summary()
-    log.write(run.step, "evaluation", summary)
-    return summary["return"]
+def _save_batch(path: Path, step: int, error: NotFinite) -> str:
+    """What the message says of the batch that brought a number that is not finite."""
+    if not error.arrays:
+        return ""
+    file = path / f"not-finite-step-{step:09d}.safetensors"
+    try:
+        write_arrays(file, error.arrays, finite=False)
+    except OSError as fault:
+        return f" Its batch could not be saved ({fault})."
+    return f" Its batch is in {file}."
+
+
+@dataclass
+class _Session:
+    """The loop of `train` and what it tells the outside."""
+
+    config: RunConfig
+    run: OnlineRun
+    steps: int
+    directory: RunDirectory
+    log: MetricsLog
+    progress: Progress
+    stop: Stop
+    shown: dict[str, Any] = field(default_factory=dict)
+
+    def loop(self, due: bool) -> None:
+        """To the last step; `due` says that the evaluation of the present step is still to do."""
+        run, schedule = self.run, self.config.schedule
+        evaluation_task = open_task(self.config.task, **self.config.task_options)
+        saved_at = run.step
+        try:
+            while due or run.step < self.steps:
+                if not due:
+                    self.stop.check()
+                    run.advance()
+                    self._log_training()
+                    due = bool(schedule.evaluate_every) and self._at(schedule.evaluate_every)
+                if due:
+                    self._evaluate(evaluation_task)
+                    due = False
+                if self._at(schedule.checkpoint_every):
+                    self._save(due)
+                    saved_at = run.step
+                self.progress.update(run.step, self.shown)
+        except Stopped:
+            if run.step != saved_at:
+                self._save(due)
+            raise
+
+    def _at(self, every: int) -> bool:
+        """Whether something is done after this step; at the last one everything is."""
+        return self.run.step == self.steps or self.run.step % every == 0
+
+    def _log_training(self) -> None:
+        run = self.run
+        if not run.metrics or not self._at(self.config.schedule.log_every):
+            return
+        run.check()
+        row = {name: float(value) for name, value in run.metrics.items()} | run.recent_return()
+        row["simulator_steps"] = run.simulator_steps
+        self.log.write(run.step, "train", row)
+        self.shown |= {name: row[name] for name in ("return", *SHOWN) if name in row}
+
+    def _evaluate(self, task: Task) -> None:
+        run = self.run
+        seed = int(stream(run.seed, EVALUATE, run.step).integers(2**31))
+        policy = run.policy()
+
+        def until_stopped(observation: np.ndarray) -> np.ndarray:
+            self.stop.check()  # ten long episodes take longer than one who stops may wait
+            return policy(observation)
+
+        episodes = run.schedule.evaluation_episodes
+        summary = evaluate(until_stopped, task, episodes, seed).summary()
+        self.log.write(run.step, "evaluation", summary)
+        self.shown["evaluation"] = summary["return"]
+        self.progress.update(run.step, self.shown, evaluation=True)
+
+    def _save(self, due: bool) -> None:
+        self.log.sync()
+        self.run.save(self.directory.checkpoints, evaluation_due=due)
 
 
 def _wandb_options(

@@ -1,0 +1,50 @@
+"""Arrays on disk: finite or refused, fsynced, and with faults of the disk as OSErrors."""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
+
+from phimu.errors import NotFinite
+from phimu.training.run_directory import naming
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], finite: bool = True) -> None:
+    """A safetensors file that is on the disk when this returns; `finite` refuses NaN in it."""
+    if finite:
+        _refuse_not_finite(arrays)
+    # safetensors reads raw memory: a transposed view would be stored scrambled, without a word.
+    # (asarray copies only what is not in C order, and unlike ascontiguousarray keeps scalars 0-d.)
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    with naming(path):
+        # safetensors would make it 0600, whatever the umask, and never fsync it.
+        with open(path, "wb"):
+            mode = path.stat().st_mode
+        try:
+            save_file(plain, path)
+        except SafetensorError as error:
+            number = re.search(r"os error (\d+)", str(error))
+            if number is None:
+                raise
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        os.chmod(path, mode)
+        with open(path, "rb+") as file:
+            os.fsync(file.fileno())
+
+
+def _refuse_not_finite(arrays: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        if jnp.issubdtype(array.dtype, jnp.inexact) and not np.isfinite(array).all():
+            raise NotFinite(f"{name} has a number that is not finite, so nothing was saved.")
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"sha256": digest, "size": path.stat().st_size}

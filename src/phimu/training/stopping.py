@@ -1,0 +1,72 @@
+"""SIGTERM and SIGINT as a request: the training loop saves and leaves where it is safe."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from phimu.errors import Stopped
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """Whether someone has asked to stop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def check(self) -> None:
+        if self.number:
+            raise Stopped(self.number)
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[Stop]:
+    """A `Stop` that hears the first signal; the second one ends the process at once.
+
+    Python runs its handlers between two of its own instructions, so while XLA compiles for a
+    minute no handler would. Hence a thread listens: the kernel's handler writes into its pipe.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # only the main thread can be given handlers
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    before = {
+        number: signal.signal(number, lambda *_: None)
+        for number in SIGNALS
+        if signal.getsignal(number) is not signal.SIG_IGN  # as for a job in the background
+    }
+    listener = threading.Thread(target=_listen, args=(reader, stop), daemon=True)
+    listener.start()
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+        signal.set_wakeup_fd(before_fd)
+        os.close(writer)  # the listener reads the end of the pipe
+        listener.join()
+        os.close(reader)
+
+
+def _listen(reader: int, stop: Stop) -> None:
+    while data := os.read(reader, 1):
+        number = data[0]
+        if number not in SIGNALS:
+            continue
+        if stop.number:
+            _leave(number)
+        stop.number = number
+
+
+def _leave(number: int) -> Any:
+    if sys.stdout.isatty():
+        os.write(sys.stdout.fileno(), b"\x1b[?25h")  # the progress line hides the cursor
+    os._exit(128 + number)
