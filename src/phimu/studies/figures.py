@@ -219,18 +219,21 @@ def scaling_curves(path: Path, curves: Sequence[Scaling]) -> None:
         middle = np.exp([np.log(sizes[upper]).mean(), np.log(times[upper]).mean()])
         fit = middle[1] * (sizes[upper] / middle[0]) ** curve.exponent
         axes.loglog(sizes, times, "o", c=LINE_COLOURS[0], ms=5)
-        axes.loglog(
-            sizes[upper], fit, c=LINE_COLOURS[1], lw=1.9, label=f"~ size^{curve.exponent:.2f}"
-        )
+        axes.loglog(sizes[upper], fit, c=LINE_COLOURS[1], lw=1.9)
+        # At least a decade, so that there is a number on the axis and flat looks flat.
+        spread = max(10.0, 2 * times.max() / times.min()) ** 0.5
+        centre = (times.max() * times.min()) ** 0.5
+        axes.set_ylim(centre / spread, centre * spread)
+        what = "sampling a batch" if curve.varied == "buffer_size" else "an update"
+        axes.set_title(f"{what} ~ size$^{{{curve.exponent:.2f}}}$", fontsize=11)
         axes.set_xlabel(curve.varied, fontsize=11)
         axes.set_xticks(sizes[:: max(1, len(sizes) // 3)])
-        axes.xaxis.set_major_formatter(FuncFormatter(_in_thousands))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axes.minorticks_off()
         axes.grid(color="#dadce0", lw=0.7)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(loc="upper left", fontsize=10, frameon=False)
     figure.axes[0].set_ylabel("milliseconds", fontsize=11)
     _save(figure, path)
 
