@@ -70,13 +70,13 @@ TINY = loop.Job(
 
 def test_a_loop_is_timed_in_a_process_of_its_own():
     pytest.importorskip("mujoco", reason="the extra mujoco is not installed")
-    ballast = bytearray(b"1" * 600_000_000)  # what the parent holds is not the child's
+    ballast = bytearray(b"1") * 1_000_000_000  # what the parent holds is not the child's
     found = loop.run_ours(TINY)
     del ballast
     assert found["steps_per_second"] > 0
     assert found["update_share"] > 0
     assert 0 < found["first_update_seconds"] < 300
-    assert 50 < found["memory_mb"] < 600
+    assert 50 < found["memory_mb"] < 1_000
 
 
 def test_a_loop_that_fails_says_why_in_one_sentence():
