@@ -13,11 +13,12 @@ BIN := .venv/bin
 # --no-compile: most of what is installed is never imported; Python compiles the rest on first use.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-compile
 
-.PHONY: help demo test check lock clean
+.PHONY: help demo test faults check lock clean
 
 help:
 	@echo "make demo    learn the four-room maze and show what was learned"
 	@echo "make test    run the tests (ARGS='-m slow' for the long ones)"
+	@echo "make faults  kill, damage and starve runs in numbers; half an hour or more"
 	@echo "make check   lint, formatting, types and the import contracts"
 	@echo "make lock    resolve the locks again with uv (ARGS=--upgrade to move versions)"
 	@echo "make clean   delete .venv and caches; runs/ stays"
@@ -27,6 +28,9 @@ demo: .venv/.runtime
 
 test: .venv/.dev
 	$(BIN)/python -m pytest $(ARGS)
+
+faults: .venv/.dev
+	$(BIN)/python -m pytest -m faults tests/faults $(ARGS)
 
 check: .venv/.dev
 	$(BIN)/python -m ruff check .

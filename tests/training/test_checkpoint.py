@@ -1,10 +1,6 @@
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import equinox as eqx
@@ -14,7 +10,6 @@ import numpy as np
 import optax
 import pytest
 
-import phimu
 from phimu.errors import InputError
 from phimu.training import checkpoint
 from phimu.training.files import fingerprint
@@ -343,39 +338,3 @@ def test_files_reach_the_disk_before_the_rename_and_the_directory_after(
     assert set(events[:renamed]) == {*FILES, "step-000000002.tmp"}
     assert events[renamed - 1] == "step-000000002.tmp"
     assert events[renamed + 1] == tmp_path.name
-
-
-SAVE_FOR_EVER = """
-import sys
-from pathlib import Path
-import numpy as np
-from phimu.training.checkpoint import save
-for step in range(1_000_000):
-    save(Path(sys.argv[1]), step, {"x": np.full(500_000, step, np.float32)}, {"at": step})
-"""
-
-
-def test_kill_while_saving_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
-    source = str(Path(next(iter(phimu.__path__))).parent)
-    rng = np.random.default_rng(0)
-    for attempt in range(4):
-        directory = tmp_path / str(attempt)
-        child = subprocess.Popen(
-            [sys.executable, "-c", SAVE_FOR_EVER, str(directory)],
-            env=os.environ | {"PYTHONPATH": source, "JAX_PLATFORMS": "cpu"},
-        )
-        try:
-            deadline = time.monotonic() + 60
-            while not list(directory.glob("step-*[0-9]")):
-                assert child.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            time.sleep(rng.uniform(0.05, 0.4))
-        finally:
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-        loaded, said = damaged_load(directory)
-        assert loaded is not None
-        assert said == []
-        assert loaded.facts == {"at": loaded.step}
-        assert np.all(loaded.arrays["x"] == loaded.step)

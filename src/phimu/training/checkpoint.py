@@ -6,7 +6,7 @@ import re
 import shutil
 import stat
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,13 @@ SEGMENTS = "replay"
 ARRAYS = "arrays.safetensors"
 FACTS = "facts.json"
 MANIFEST = "MANIFEST.json"
+
+
+class Saved(NamedTuple):
+    """What a run remembers of its last checkpoint, in order to write the next."""
+
+    step: int
+    segments: tuple[Segment, ...]
 
 
 class Checkpoint(NamedTuple):
@@ -106,11 +113,12 @@ def save(
     arrays: dict[str, np.ndarray],
     facts: dict[str, Any],
     replay: Replay | None = None,
-    known: Iterable[Segment] = (),
-) -> tuple[Segment, ...]:
+    last: Saved | None = None,
+) -> Saved:
     """Write `directory/step-<n>` aside, then rename it: at each instant one checkpoint is whole.
 
-    Of `replay` only what the segments in `known` lack is written; the answer is all it has now.
+    `last` is the run's checkpoint before this one, here: of `replay` only what its segments lack
+    is written. Any that came between are damaged ones from which the run fell back, and go.
     """
     if not directory.exists():
         directory.mkdir(parents=True)
@@ -123,6 +131,7 @@ def save(
         _prune_segments(directory)  # on a nearly full disk their space is needed
         segments: list[Segment] = []
         if replay is not None:
+            known = last.segments if last else ()
             segments = segment_files.write_new(directory / SEGMENTS, replay, known)
         aside.mkdir()
         try:
@@ -136,9 +145,9 @@ def save(
             shutil.rmtree(aside, ignore_errors=True)  # on a full disk the space is needed
             raise
         sync_directory(directory)
-        _prune(directory, step)
+        _prune(directory, step, last.step if last else step)
         _prune_segments(directory)
-    return tuple(segments)
+    return Saved(step, tuple(segments))
 
 
 def _write_files(
@@ -164,10 +173,10 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def _prune(directory: Path, step: int) -> None:
-    """Keep the newest two; later steps go too, since the run fell back behind them."""
+def _prune(directory: Path, step: int, last: int) -> None:
+    """Keep this one and the newest up to `last`, two in all."""
     found = _found(directory)
-    kept = [path for at, path in found if at <= step and not path.suffix][:KEPT]
+    kept = [path for at, path in found if (at <= last or at == step) and not path.suffix][:KEPT]
     for _, path in found:
         if path not in kept:
             os.rename(path, path.with_suffix(".tmp"))  # never half deleted under its own name

@@ -55,11 +55,19 @@ def _acquire(file: Path, say: Callable[[str], Any]) -> int:
         if _is_same(descriptor, file):
             break
         os.close(descriptor)
+    try:
+        _sign(descriptor)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _sign(descriptor: int) -> None:
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     about = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(about).encode() + b"\n", 0)
-    return descriptor
 
 
 def _is_same(descriptor: int, file: Path) -> bool:

@@ -18,7 +18,6 @@ from phimu.networks import Acting
 from phimu.training import checkpoint
 from phimu.training.evaluation import Policy
 from phimu.training.memory import keep_freed_memory
-from phimu.training.segments import Segment
 
 # Randomness is counted, not carried: every draw comes from (seed, stream, step), so that a
 # resumed run continues the same streams without having saved any.
@@ -65,7 +64,7 @@ class OnlineRun:
         self.returns: list[float] = []  # of the last episodes, for the progress line
         self.metrics: dict[str, jax.Array] = {}
         self._unchecked: tuple[jax.Array, list[Any]] | None = None  # flag and data of an update
-        self._saved: tuple[Path, tuple[Segment, ...]] | None = None
+        self._saved: tuple[Path, checkpoint.Saved] | None = None
         self._observation = np.zeros(task.spec.observation_dim, np.float32)
         self._actions: list[np.ndarray] = []  # of the open episode
         self._return = 0.0
@@ -117,10 +116,10 @@ class OnlineRun:
         if bool(finite):
             self._unchecked = None
             return
-        bad = [f"{k} is {float(v)}" for k, v in self.metrics.items() if not np.isfinite(v)]
+        bad = ", ".join(f"{k} is {v}" for k, v in self.metrics.items() if not np.isfinite(v))
         batch = data[0]._asdict() | ({"noise": data[1]} if len(data) > 1 else {})
         raise NotFinite(
-            f"{bad[0]} at step {self.step:,}: lower the learning rates or scale the reward.", batch
+            f"{bad} at step {self.step:,}: lower the learning rates or scale the reward.", batch
         )
 
     def _learn(self) -> None:
@@ -171,22 +170,16 @@ class OnlineRun:
             "returns": self.returns,
         }
         home = directory.resolve()
-        known = self._saved[1] if self._saved and self._saved[0] == home else ()
-        segments = checkpoint.save(
-            directory,
-            self.step,
-            arrays | {"open_episode": actions},
-            facts | more,
-            self.replay,
-            known,
-        )
-        self._saved = home, segments
+        last = self._saved[1] if self._saved and self._saved[0] == home else None
+        arrays["open_episode"] = actions
+        written = checkpoint.save(directory, self.step, arrays, facts | more, self.replay, last)
+        self._saved = home, written
 
     def restore(self, saved: checkpoint.Checkpoint, say: Callable[[str], Any]) -> None:
         """Continue from a checkpoint, replaying the open episode's actions from its seed."""
         self.state = restore_agent(self.state, saved)
         saved.restore_replay(self.replay)
-        self._saved = saved.directory.resolve(), saved.segments
+        self._saved = saved.directory.resolve(), checkpoint.Saved(saved.step, saved.segments)
         self.metrics = {k: jnp.asarray(v) for k, v in _below("metrics/", saved.arrays).items()}
         self.step = saved.step
         try:

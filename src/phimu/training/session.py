@@ -65,7 +65,7 @@ def load_config(path: Path) -> RunConfig:
             seed=stored["seed"],
             task_options=stored["task_options"],
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}/config.json was written by another version of phimu ({error})."
         ) from error
@@ -117,11 +117,14 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
         saved = checkpoint.load(directory.checkpoints, say=_say)
         if saved is not None:
             run.restore(saved, say=_say)
-        due = saved is not None and bool(saved.facts.get("evaluation_due"))
+        every = config.schedule.evaluate_every
+        due = saved is not None and saved.facts.get("evaluation_due") is True
+        due = due and (run.step == steps or run.step % every == 0)  # not that of a shorter run
         if run.step >= steps and not due:
             _say(f"Already trained to step {run.step:,}: {path}")
             return directory
-        log = _open_log(config, directory, output, None if saved is None else run.step, due)
+        since = None if saved is None else run.step
+        log = _open_log(config, directory, output, since, steps, due)
         with Progress(steps, run.step, output.quiet) as progress, stop_requests() as stop:
             progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
             try:
@@ -137,7 +140,12 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
 
 
 def _open_log(
-    config: RunConfig, directory: RunDirectory, output: Output, step: int | None, due: bool
+    config: RunConfig,
+    directory: RunDirectory,
+    output: Output,
+    since: int | None,
+    steps: int,
+    due: bool,
 ) -> MetricsLog:
     every: dict[Any, int] = {
         "train": config.schedule.log_every,
@@ -147,12 +155,12 @@ def _open_log(
     def keep(row: dict[str, Any]) -> bool:
         """Not what only the end of a shorter run wrote, nor an evaluation that is made again."""
         kind, at = row.get("kind"), row["step"]
-        redone = due and kind == "evaluation" and at == step
-        return not redone and at % (every.get(kind) or 1) == 0
+        redone = due and kind == "evaluation" and at == since
+        return not redone and (at == steps or at % (every.get(kind) or 1) == 0)
 
     return MetricsLog(
         directory.metrics,
-        step,
+        since,
         directory.path / "tensorboard" if output.tensorboard else None,
         _wandb_options(config, directory, output.wandb),
         keep,

@@ -1,0 +1,286 @@
+"""Processes that are killed or told to stop at any instant end where an undisturbed one does."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import phimu
+from phimu.errors import Busy
+from phimu.training import checkpoint
+from phimu.training.lock import locked
+
+SOURCE = str(Path(next(iter(phimu.__path__))).parent)
+CAPACITY, STEPS = 150, 600  # the ring wraps, several times over
+SECONDS = 4.0  # within which a run is killed; longer than most take once they hold the lock
+FLAGS = (
+    "--actor-sizes 8 --critic-width 8 --batch-size 8 --learning-starts 40 --evaluate-every 70 "
+    f"--evaluation-episodes 1 --checkpoint-every 25 --log-every 10 --buffer-size {CAPACITY} "
+    f"--steps {STEPS} --quiet"
+)
+FOR_PHI = (
+    " --feature-dim 8 --feature-sizes 8 --negatives 4 --bonus-scale 1 --refresh-every 10 "
+    "--covariance-sample 20"
+)
+COMMANDS = {
+    "ctrl-ucb-m": ["Hopper-v5", *(FLAGS + FOR_PHI).split(), "--agent", "ctrl-ucb-m"],
+    "sac": ["dmc/walker-run-v0", *FLAGS.split(), "--agent", "sac"],
+}
+PACKAGES = {"ctrl-ucb-m": "mujoco", "sac": "dm_control"}
+
+
+def start(agent: str, run: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "phimu", "train", *COMMANDS[agent], "--run-dir", str(run)],
+        # Most of the time would go into optimising what runs for a second.
+        env=os.environ | {"PYTHONPATH": SOURCE, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(agent: str, run: Path) -> None:
+    child = start(agent, run)
+    assert child.wait(300) == 0
+    assert child.stderr
+    said = child.stderr.read()
+    assert said == "" or said.startswith("Already trained")  # no checkpoint was damaged
+
+
+def wait_for_training(child: subprocess.Popen, run: Path) -> None:
+    """Until the process holds the run, which is after the slow imports."""
+    deadline = time.monotonic() + 120
+    while f'"pid": {child.pid}' not in lock_of(run):
+        if child.poll() is not None:
+            return
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def lock_of(run: Path) -> str:
+    try:
+        return (run / "lock").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def digest(run: Path) -> dict[str, str]:
+    """sha256 of all that a run is: agent, facts, replay buffer and metrics."""
+    saved = checkpoint.load(run / "checkpoint", pytest.fail)
+    assert saved is not None
+    assert saved.step == STEPS
+    folder = run / "checkpoint" / f"step-{STEPS:09d}"
+    parts = {name: (folder / name).read_bytes() for name in ("arrays.safetensors", "facts.json")}
+    parts["metrics"] = (run / "metrics.jsonl").read_bytes()
+    for kind in ("rows", "random"):
+        files = [run / "checkpoint" / "replay" / s.name for s in saved.segments if s.kind == kind]
+        loaded = [load_file(file) for file in files]
+        for column in sorted(loaded[0]):
+            whole = np.concatenate([part[column] for part in loaded])[-CAPACITY:]
+            parts[f"{kind}/{column}"] = whole.tobytes()
+    return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory):
+    """undisturbed("sac"): the digest of a run that nobody touched."""
+    found: dict[str, dict[str, str]] = {}
+
+    def get(agent: str) -> dict[str, str]:
+        pytest.importorskip(PACKAGES[agent], reason=f"{PACKAGES[agent]} is not installed")
+        if agent not in found:
+            run = tmp_path_factory.mktemp("undisturbed") / agent
+            finish(agent, run)
+            found[agent] = digest(run)
+        return found[agent]
+
+    return get
+
+
+@pytest.mark.parametrize(
+    ("agent", "kills"),
+    [
+        ("ctrl-ucb-m", 1),
+        pytest.param("ctrl-ucb-m", 50, marks=pytest.mark.faults),
+        pytest.param("sac", 50, marks=pytest.mark.faults),
+    ],
+)
+def test_killed_at_any_instant_it_ends_in_the_same_bits(
+    agent: str, kills: int, undisturbed, tmp_path: Path
+) -> None:
+    """As many runs as it takes, each killed again and again until it is done."""
+    expected = undisturbed(agent)
+    rng = np.random.default_rng(0)
+    killed = runs = 0
+    while killed < kills:
+        run, runs = tmp_path / str(runs), runs + 1
+        while killed < kills:
+            child = start(agent, run)
+            wait_for_training(child, run)
+            try:
+                code = child.wait(rng.uniform(0, SECONDS))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                code = child.wait()
+                killed += 1
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL, child.stderr and child.stderr.read()
+        finish(agent, run)
+        assert digest(run) == expected, f"after {killed} kills"
+
+
+@pytest.mark.parametrize(
+    "stops", [[signal.SIGTERM], pytest.param([15, 2] * 15, marks=pytest.mark.faults)]
+)
+def test_stopped_by_a_signal_it_saves_and_resumes(stops, undisturbed, tmp_path: Path) -> None:
+    expected = undisturbed("ctrl-ucb-m")
+    rng = np.random.default_rng(1)
+    slowest, runs = 0.0, 0
+    while stops:
+        run, runs = tmp_path / str(runs), runs + 1
+        while stops:
+            child = start("ctrl-ucb-m", run)
+            wait_for_training(child, run)
+            time.sleep(rng.uniform(0.3, SECONDS))
+            child.send_signal(stops[0])
+            begin = time.monotonic()
+            code = child.wait(60)
+            if code == 0:
+                break  # it was over before the signal came
+            if code == 128 + stops[0]:
+                stopped = child.stderr and child.stderr.read()
+                assert "the same command resumes" in stopped
+                assert stopped.count("\n") == 1
+                slowest = max(slowest, time.monotonic() - begin)
+            else:
+                assert code == -stops[0]  # it came before training began
+            stops = stops[1:]
+        finish("ctrl-ucb-m", run)
+        assert digest(run) == expected
+    assert slowest < 10
+
+
+def test_two_owners_and_a_dead_one(undisturbed, tmp_path: Path) -> None:
+    undisturbed("ctrl-ucb-m")
+    child = start("ctrl-ucb-m", tmp_path / "run")
+    wait_for_training(child, tmp_path / "run")
+    child.send_signal(signal.SIGSTOP)
+    try:
+        with (
+            pytest.raises(Busy, match=rf"process {child.pid} on .* \(since 20") as refused,
+            locked(tmp_path / "run", pytest.fail),
+        ):
+            pass
+        assert refused.value.exit_code == 75
+    finally:
+        child.kill()
+        child.wait()
+    assert str(child.pid) in lock_of(tmp_path / "run")
+    with locked(tmp_path / "run", pytest.fail):  # the kernel knows that the owner is dead
+        assert f'"pid": {os.getpid()}' in lock_of(tmp_path / "run")
+    assert not (tmp_path / "run" / "lock").exists()
+
+
+SLOW_TO_STOP = """
+import time
+from phimu.training.stopping import stop_requests
+with stop_requests() as stop:
+    print("ready", flush=True)
+    while not stop.number:
+        time.sleep(0.01)
+    print("heard", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_second_signal_leaves_at_once(number: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_TO_STOP],
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout
+        for word in ("ready", "heard"):
+            assert child.stdout.readline().strip() == word
+            child.send_signal(number)
+        assert child.wait(10) == 128 + number
+
+
+# Children are forked from one process, so that a kill costs no start of Python.
+KILL_WHILE_SAVING = """
+import os, random, signal, sys, time
+from pathlib import Path
+import numpy as np
+from phimu.data.replay import Replay
+from phimu.training import checkpoint
+from phimu.types import Spec
+
+directory, kills = Path(sys.argv[1]), int(sys.argv[2])
+
+def filled(step):
+    replay = Replay(Spec(3, 2), 5_000, 2_000)
+    rows = np.arange(max(0, step - 5_000), step)
+    for column in replay.rows:
+        column[rows % 5_000] = rows.reshape(-1, *[1] * (column.ndim - 1))
+    replay.random_next[:] = np.arange(2_000)[:, None]
+    replay.random_next[step:] = 0
+    replay.added = step
+    return replay
+
+def save_for_ever(saved):
+    step, last = saved.step if saved else 0, saved and checkpoint.Saved(saved.step, saved.segments)
+    while True:
+        step += 900
+        arrays = {"x": np.full(200_000, step, np.float32)}
+        last = checkpoint.save(directory, step, arrays, {"at": step}, filled(step), last)
+
+def said(text):
+    raise SystemExit(f"damaged: {text}")
+
+random.seed(0)
+saves, last = 0, 0
+for kill in range(kills):
+    saved = checkpoint.load(directory, said) if directory.exists() else None
+    child = os.fork()
+    if child == 0:
+        save_for_ever(saved)
+    time.sleep(random.uniform(0.0, 0.15))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    saved = checkpoint.load(directory, said) if directory.exists() else None
+    if saved:
+        assert saved.step >= last and saved.facts == {"at": saved.step}
+        assert (saved.arrays["x"] == saved.step).all()
+        replay, expected = filled(0), filled(saved.step)
+        saved.restore_replay(replay)
+        for column, other in zip(replay.rows, expected.rows):
+            assert np.array_equal(column, other)
+        assert np.array_equal(replay.random_next, expected.random_next)
+        saves, last = saves + (saved.step - last) // 900, saved.step
+assert saves > kills / 4, saves
+print(f"{kills} kills, {saves} saves")
+"""
+
+
+@pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.faults)])
+def test_killed_while_saving_the_last_checkpoint_is_whole(kills: int, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILL_WHILE_SAVING, str(tmp_path / "checkpoint"), str(kills)],
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{kills} kills")
