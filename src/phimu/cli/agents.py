@@ -1,14 +1,14 @@
 """`phimu agents`: what can be trained, and with which presets."""
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
 from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS
+from phimu.cli.arguments import call
 
 
 def main(arguments: list[str]) -> None:
-    tyro.cli(_run, args=arguments, prog="phimu agents")
+    call(_run, arguments, "phimu agents")
 
 
 def _run() -> None:

@@ -8,6 +8,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from phimu.cli.arguments import call
 from phimu.errors import InputError
 from phimu.studies.figures import check_suffix, scaling_curves
 from phimu.studies.speed import environments, loop, peers, scaling, updates
@@ -17,7 +18,7 @@ PLAIN = ["updates", "loop", "environments"]  # without a flag
 
 
 def main(arguments: list[str]) -> None:
-    tyro.cli(_run, args=arguments, prog="phimu bench", config=(tyro.conf.FlagCreatePairsOff,))
+    call(_run, arguments, "phimu bench", [tyro.conf.FlagCreatePairsOff])
 
 
 def _run(

@@ -3,15 +3,14 @@
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
 from phimu.agents.presets import override, preset
+from phimu.cli.arguments import call
 from phimu.cli.pictures import report
 from phimu.training.session import Output, RunConfig, load_run, train
 
 
 def main(arguments: list[str]) -> None:
-    tyro.cli(_run, args=arguments, prog="phimu demo")
+    call(_run, arguments, "phimu demo")
 
 
 def _run(

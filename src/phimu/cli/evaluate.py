@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from phimu.cli.arguments import call
 from phimu.cli.train import task_options
 from phimu.environments.task import open_task
 from phimu.errors import InputError
@@ -15,7 +16,7 @@ from phimu.training.video import check_video, film
 
 
 def main(arguments: list[str]) -> None:
-    tyro.cli(_run, args=arguments, prog="phimu evaluate")
+    call(_run, arguments, "phimu evaluate")
 
 
 def _run(

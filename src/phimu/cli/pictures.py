@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from phimu.cli.arguments import call
 from phimu.environments.task import open_task
 from phimu.studies.curves import curves_of_runs
 from phimu.studies.figures import heat_map, learning_curves
@@ -37,7 +38,7 @@ def plot(arguments: list[str]) -> None:
             learning_curves(path, curves, task)
             print(path)
 
-    tyro.cli(run, args=arguments, prog="phimu plot")
+    call(run, arguments, "phimu plot")
 
 
 def heatmap(arguments: list[str]) -> None:
@@ -51,7 +52,7 @@ def heatmap(arguments: list[str]) -> None:
         config, loaded = load_run(run)
         report(config, loaded, RunDirectory(run), episodes)
 
-    tyro.cli(run, args=arguments, prog="phimu heatmap")
+    call(run, arguments, "phimu heatmap")
 
 
 def report(config: RunConfig, run: OnlineRun, directory: RunDirectory, episodes: int) -> None:

@@ -7,6 +7,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from phimu.cli.arguments import call
 from phimu.environments.catalogue import SCORED, Entry, catalogue
 from phimu.errors import InputError
 
@@ -17,7 +18,7 @@ ours, over 20 episodes. Any other Gymnasium id with continuous actions can be tr
 
 
 def main(arguments: list[str]) -> None:
-    tyro.cli(_run, args=arguments, prog="phimu tasks")
+    call(_run, arguments, "phimu tasks")
 
 
 def _run(

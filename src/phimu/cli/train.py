@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
+from phimu.cli.arguments import parse as read
 from phimu.errors import InputError
 from phimu.training.session import Output, RunConfig, train
 
@@ -56,9 +57,9 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
         ],
         frozen=True,
     )
-    return tyro.cli(
+    return read(
         tyro.conf.configure(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)(request),
-        args=arguments,
+        arguments,
         prog="phimu train",
         description=(
             "Train an agent. The run directory is named after the configuration, and running the "

@@ -1,0 +1,46 @@
+"""Arguments by tyro, whose complaints become one sentence like any other bad input's."""
+
+import contextlib
+import functools
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tyro
+
+from phimu.errors import InputError
+
+
+def call(
+    function: Callable[..., None], arguments: list[str], prog: str, config: Sequence[Any] = ()
+) -> None:
+    """Run a command's function with its arguments from the command line."""
+
+    @functools.wraps(function)
+    def collect(*args: Any, **kwargs: Any) -> Any:
+        return args, kwargs
+
+    args, kwargs = parse(collect, arguments, prog=prog, config=tuple(config))
+    function(*args, **kwargs)
+
+
+def parse(kind: Any, arguments: list[str], **options: Any) -> Any:
+    """`tyro.cli`, with InputError instead of a box and an exit."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(kind, args=arguments, **options)
+    except SystemExit as end:
+        if not end.code:  # --help
+            raise
+        raise InputError(_sentence(said.getvalue())) from None
+
+
+def _sentence(box: str) -> str:
+    """The text in a box of tyro's, without its title; its parts, with rules between, as clauses.
+
+    The box is drawn with fewer and plainer lines where standard output takes ASCII only.
+    """
+    rows = [row.strip("│ ") for row in box.splitlines()[1:]]
+    parts = " ".join(row if row.strip("─-╰╯") else "\n" for row in rows).split("\n")
+    return "; ".join(part.strip() for part in parts if part.strip())
