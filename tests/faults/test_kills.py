@@ -1,5 +1,6 @@
 """Processes that are killed or told to stop at any instant end where an undisturbed one does."""
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -105,68 +106,52 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory):
     return get
 
 
+KILL, TERM, INT = signal.SIGKILL, signal.SIGTERM, signal.SIGINT
+
+
 @pytest.mark.parametrize(
-    ("agent", "kills"),
+    ("agent", "signals"),
     [
-        ("ctrl-ucb-m", 1),
-        pytest.param("ctrl-ucb-m", 50, marks=pytest.mark.faults),
-        pytest.param("sac", 50, marks=pytest.mark.faults),
+        ("ctrl-ucb-m", [KILL, TERM]),
+        pytest.param("ctrl-ucb-m", [KILL] * 50, marks=pytest.mark.faults),
+        pytest.param("sac", [KILL] * 50, marks=pytest.mark.faults),
+        pytest.param("ctrl-ucb-m", [TERM, INT] * 15, marks=pytest.mark.faults),
     ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)}-{value[-1].name}",
 )
-def test_killed_at_any_instant_it_ends_in_the_same_bits(
-    agent: str, kills: int, undisturbed, tmp_path: Path
+def test_ended_at_any_instant_it_comes_to_the_same_bits(
+    agent: str, signals: list[signal.Signals], undisturbed, tmp_path: Path
 ) -> None:
-    """As many runs as it takes, each killed again and again until it is done."""
+    """As many runs as it takes, each ended again and again until it is done."""
     expected = undisturbed(agent)
     rng = np.random.default_rng(0)
-    killed = runs = 0
-    while killed < kills:
+    left, runs = list(signals), 0
+    while left:
         run, runs = tmp_path / str(runs), runs + 1
-        while killed < kills:
-            child = start(agent, run)
-            wait_for_training(child, run)
-            try:
-                code = child.wait(rng.uniform(0, SECONDS))
-            except subprocess.TimeoutExpired:
-                child.kill()
-                code = child.wait()
-                killed += 1
-            if code == 0:
-                break
-            assert code == -signal.SIGKILL, child.stderr and child.stderr.read()
+        while left and end_once(agent, run, left[0], rng.uniform(0, SECONDS)):
+            left.pop(0)
         finish(agent, run)
-        assert digest(run) == expected, f"after {killed} kills"
+        assert digest(run) == expected, f"after {len(signals) - len(left)} signals"
 
 
-@pytest.mark.parametrize(
-    "stops", [[signal.SIGTERM], pytest.param([15, 2] * 15, marks=pytest.mark.faults)]
-)
-def test_stopped_by_a_signal_it_saves_and_resumes(stops, undisturbed, tmp_path: Path) -> None:
-    expected = undisturbed("ctrl-ucb-m")
-    rng = np.random.default_rng(1)
-    slowest, runs = 0.0, 0
-    while stops:
-        run, runs = tmp_path / str(runs), runs + 1
-        while stops:
-            child = start("ctrl-ucb-m", run)
-            wait_for_training(child, run)
-            time.sleep(rng.uniform(0.3, SECONDS))
-            child.send_signal(stops[0])
-            begin = time.monotonic()
-            code = child.wait(60)
-            if code == 0:
-                break  # it was over before the signal came
-            if code == 128 + stops[0]:
-                stopped = child.stderr and child.stderr.read()
-                assert "the same command resumes" in stopped
-                assert stopped.count("\n") == 1
-                slowest = max(slowest, time.monotonic() - begin)
-            else:
-                assert code == -stops[0]  # it came before training began
-            stops = stops[1:]
-        finish("ctrl-ucb-m", run)
-        assert digest(run) == expected
-    assert slowest < 10
+def end_once(agent: str, run: Path, number: signal.Signals, after: float) -> bool:
+    """Start it, send the signal; False if it was done before."""
+    child = start(agent, run)
+    wait_for_training(child, run)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        assert child.wait(after) == 0
+    child.send_signal(number)
+    begin = time.monotonic()
+    code = child.wait(60)
+    assert child.stderr
+    said = child.stderr.read()
+    if code == 128 + number:
+        assert time.monotonic() - begin < 10
+        assert "the same command resumes" in said
+        assert said.count("\n") == 1
+    else:
+        assert code in (0, -number), said  # over, or the signal came before training began
+    return code != 0
 
 
 def test_two_owners_and_a_dead_one(undisturbed, tmp_path: Path) -> None:

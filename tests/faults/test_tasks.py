@@ -12,7 +12,7 @@ from phimu.environments.task import open_task
 from phimu.training import checkpoint
 from phimu.training.online import OnlineRun
 
-FEW = ("mbbl/HopperET-v0", "dmc/walker-run-v0")
+FEW = ("mbbl/HopperET-v0",)
 OURS = [name for name in gymnasium.registry if name.split("/")[0] in ("phimu", "mbbl", "dmc")]
 TINY = {"actor_sizes": (4,), "critic_width": 4, "buffer_size": 200, "learning_starts": 1_000}
 
