@@ -65,6 +65,7 @@ TINY = loop.Job(
     warm=2,
     steps=5,
     work=1.0,
+    saves=2,
 )
 
 
@@ -75,6 +76,7 @@ def test_a_loop_is_timed_in_a_process_of_its_own():
     del ballast
     assert found["steps_per_second"] > 0
     assert found["update_share"] > 0
+    assert found["checkpoint_share"] > 0
     assert 0 < found["first_update_seconds"] < 300
     assert 50 < found["memory_mb"] < 1_000
 

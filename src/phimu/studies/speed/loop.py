@@ -4,6 +4,7 @@
 """
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,7 @@ class Job(NamedTuple):
     rounds: int = 1
     steps: int = 1_000  # in a round
     work: float = updates.WORK  # floating point operations in a round of updates alone
+    saves: int = 0  # checkpoints to time, in the directory for temporary files
     began: float = 0.0  # when the process was started: the wall clock is what two processes share
 
 
@@ -49,6 +51,7 @@ class LoopSpeed(NamedTuple):
     name: str
     steps_per_second: float
     update_share: float  # of a step's time, what its update alone takes
+    checkpoint_share: float  # of wall time, what saving every `checkpoint_every` steps takes
     first_update_seconds: float  # from the start of the process; compilation included
     memory_mb: float  # at most
     full_memory_mb: float  # the same with a million transitions in the replay buffer
@@ -57,13 +60,13 @@ class LoopSpeed(NamedTuple):
 def loop_speed(name: str, rounds: int, steps: int) -> LoopSpeed:
     """One of CASES: the quickest round counts."""
     job = Job(updates.CASES[name], rounds=rounds, steps=steps)
-    timed = run_ours(job)
+    timed = run_ours(job._replace(saves=5))
     full = run_ours(job._replace(fill=MILLION, warm=0, rounds=1, steps=10, work=1.0))
     return LoopSpeed(name, **timed, full_memory_mb=full["memory_mb"])
 
 
 def run_ours(job: Job) -> dict[str, float]:
-    """steps_per_second, update_share, first_update_seconds and memory_mb of a new process."""
+    """What `measure` finds in a new process."""
     return run_child([sys.executable, "-m", "phimu.studies.speed.loop"], job._asdict())
 
 
@@ -80,6 +83,7 @@ def run_child(command: list[str], job: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(job: Job) -> dict[str, float]:
+    """Fields of LoopSpeed: all but name and full_memory_mb; checkpoint_share with `saves`."""
     task = open_task(job.task)
     agent = updates.settings(*job.agent)
     schedule = Schedule(
@@ -97,8 +101,13 @@ def measure(job: Job) -> dict[str, float]:
     _seconds(run, job.warm)
     best = min(_seconds(run, job.steps) for _ in range(job.rounds)) / job.steps
     memory = peak_memory_mb()  # before the updates alone, which add a second agent
+    shares = {}
+    if job.saves:
+        shares["checkpoint_share"] = (
+            _save_seconds(run, job.saves) / schedule.checkpoint_every / best
+        )
     update, _ = updates.time_update(agent, job.rounds, job.work, job.batch_size)
-    return {
+    return shares | {
         "steps_per_second": 1 / best,
         "update_share": update / best,
         "first_update_seconds": first_update,
@@ -121,6 +130,20 @@ def _seconds(run: OnlineRun, steps: int) -> float:
         run.advance()
     jax.block_until_ready(run.metrics)
     return time.perf_counter() - begin
+
+
+def _save_seconds(run: OnlineRun, saves: int) -> float:
+    """The median time of a checkpoint with `checkpoint_every` new transitions."""
+    every, times = run.schedule.checkpoint_every, []
+    with tempfile.TemporaryDirectory() as directory:
+        run.save(Path(directory))  # the first writes all there is
+        for _ in range(saves):
+            fill(run.replay, run.task.spec, every)
+            run.step += every  # checkpoints are called by it
+            begin = time.perf_counter()
+            run.save(Path(directory))
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times)
 
 
 if __name__ == "__main__":
