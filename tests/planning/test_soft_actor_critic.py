@@ -84,9 +84,9 @@ def sample(actor, observation, noise):
 
 
 def q_values(critic, observation, action):
-    weight, bias = critic  # [2, 5, 1] and [2, 1]
+    heads = critic[:2], critic[2:]  # a weight [5, 1] and a bias [1] each
     features = np.tanh(np.concatenate([observation, action], axis=1) @ MIX)
-    return np.stack([features @ weight[i, :, 0] + bias[i, 0] for i in range(2)])
+    return np.stack([features @ weight[:, 0] + bias[0] for weight, bias in heads])
 
 
 def noise_of(key):

@@ -10,7 +10,13 @@ import numpy as np
 
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
-from phimu.networks import Acting, RunningNormaliser, normalise_batch
+from phimu.networks import (
+    Acting,
+    Precision,
+    RunningNormaliser,
+    in_own_precision,
+    normalise_batch,
+)
 from phimu.planning.critics import values
 from phimu.planning.soft_actor_critic import Phi, Planner, SoftActorCritic
 from phimu.representation.learner import Contrastive, Representation
@@ -50,6 +56,8 @@ class CtrlUcb:
     """
     planner_rows: int | None = None
     """Rows of a batch the planner learns from; contrast wants larger batches than control."""
+    precision: Precision = "float32"
+    """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.uniform_mix <= 1:
@@ -85,6 +93,7 @@ class CtrlUcb:
         chosen = jax.random.bernoulli(for_choice, self.uniform_mix, action.shape[:-1])
         return jnp.where(chosen[..., None], uniform, action)
 
+    @in_own_precision
     def update(
         self, state: CtrlState, batch: Batch, noise: jax.Array, key: jax.Array
     ) -> tuple[CtrlState, Metrics]:
@@ -97,18 +106,21 @@ class CtrlUcb:
         few = Batch(*(column[: self.planner_rows] for column in batch))
         to_predict = None
         if self.representation.bonus_prediction_weight:
-            to_predict = self._bonus(state.representation, state.whitening, few)
+            before = state.representation.slow.phi(few.observation, few.action)
+            to_predict = self._bonus(state.whitening, before)
         for_planner, for_batch, for_noise = jax.random.split(key, 3)
         blurred = batch._replace(next_observation=self._blur(batch.next_observation, for_batch))
         representation, learned = self.representation.update(
             state.representation, blurred, self._blur(noise, for_noise), self.noise, to_predict
         )
-        bonus = self._bonus(representation, state.whitening, few)
+        here = representation.slow.phi(few.observation, few.action)
+        bonus = self._bonus(state.whitening, here)
         planner, planned = self.planner.update(
             state.planner,
             self._features(representation),
             few._replace(reward=few.reward + bonus),
             for_planner,
+            self._beside(here, few.observation, few.action),
         )
         metrics = learned | planned | {"bonus": jnp.mean(bonus)}
         return CtrlState(normaliser, representation, state.whitening, planner), metrics
@@ -155,13 +167,10 @@ class CtrlUcb:
     def normalise(self, state: CtrlState | Acting, observation: jax.Array) -> jax.Array:
         return state.normaliser(observation) if self.normalise_observations else observation
 
-    def _bonus(
-        self, representation: Representation, whitening: jax.Array, batch: Batch
-    ) -> jax.Array:
-        """Line 8 on a batch of normalised observations; computed anew each time, never stored."""
+    def _bonus(self, whitening: jax.Array, phi: jax.Array) -> jax.Array:
+        """Line 8, the bonus of phi [B, d]; computed anew each time, never stored."""
         if not self.confidence.bonus_scale:
-            return jnp.zeros(batch.reward.shape)
-        phi = representation.slow.phi(batch.observation, batch.action)
+            return jnp.zeros(phi.shape[0])
         return self.confidence.bonus(whitening, phi)
 
     def _blur(self, next_observation: jax.Array, key: jax.Array) -> jax.Array:
@@ -171,10 +180,10 @@ class CtrlUcb:
 
     def _features(self, representation: Representation) -> Phi:
         """The function the planner is handed: slow phi, with (s, a) beside it if asked for."""
-        slow_phi = representation.slow.phi
-        if not self.raw_beside_phi:
-            return slow_phi
-        return lambda s, a: jnp.concatenate([slow_phi(s, a), s, a], axis=-1)
+        return lambda s, a: self._beside(representation.slow.phi(s, a), s, a)
+
+    def _beside(self, phi: jax.Array, observation: jax.Array, action: jax.Array) -> jax.Array:
+        return jnp.concatenate([phi, observation, action], -1) if self.raw_beside_phi else phi
 
 
 @partial(jax.jit, static_argnums=0)

@@ -1,6 +1,7 @@
 """Q heads on phi: linear (UCBL), linear plus hidden (appendix B), two and three layers (UCBM, SAC).
 
-A critic is a twin: every array has a leading axis of 2 and a call gives both values.
+A critic is a twin: two heads, called one by one. Stacked into arrays with a leading axis of 2 they
+would be copied for every product.
 """
 
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Literal
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from phimu.networks import ACTIVATIONS, MLP, Dense, standardise
 
@@ -74,7 +76,9 @@ def _layers(hidden_layers: int) -> Callable[..., Layers]:
     return lambda *args: Layers(hidden_layers, *args)
 
 
-CRITICS: dict[str, Callable[..., eqx.Module]] = {
+Head = Linear | LinearPlusHidden | Layers
+
+CRITICS: dict[str, Callable[..., Head]] = {
     "linear": Linear,
     "linear_plus_hidden": LinearPlusHidden,
     "two_layer": _layers(1),
@@ -82,16 +86,15 @@ CRITICS: dict[str, Callable[..., eqx.Module]] = {
 }
 
 
-def twin(
-    name: str, inputs: int, width: int, key: jax.Array, activation: str, norm: bool
-) -> eqx.Module:
-    """Two critics of one kind with different starts, stacked."""
+Twin = tuple[Head, ...]
+
+
+def twin(name: str, inputs: int, width: int, key: jax.Array, activation: str, norm: bool) -> Twin:
+    """Two critics of one kind with different starts."""
     make = CRITICS[name]
-    return eqx.filter_vmap(lambda k: make(inputs, width, k, activation, norm))(
-        jax.random.split(key, 2)
-    )
+    return tuple(make(inputs, width, k, activation, norm) for k in jax.random.split(key))
 
 
-def values(critic: eqx.Module, phi: jax.Array) -> jax.Array:
+def values(critic: Twin, phi: jax.Array) -> jax.Array:
     """Both Q values of phi [B, d]: [2, B]."""
-    return eqx.filter_vmap(lambda head, x: head(x), in_axes=(eqx.if_array(0), None))(critic, phi)
+    return jnp.stack([head(phi) for head in critic])

@@ -15,7 +15,7 @@ import optax
 
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian, polyak
-from phimu.planning.critics import CriticName, twin, values
+from phimu.planning.critics import CriticName, Twin, twin, values
 from phimu.types import Batch, Metrics, Spec
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
@@ -25,8 +25,8 @@ class Planner(NamedTuple):
     """Training state of actor, twin critic and entropy weight."""
 
     actor: TanhGaussian
-    critic: eqx.Module
-    slow_critic: eqx.Module
+    critic: Twin
+    slow_critic: Twin
     log_entropy_weight: jax.Array
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
@@ -97,9 +97,17 @@ class SoftActorCritic:
         )
 
     def update(
-        self, state: Planner, phi: Phi, batch: Batch, key: jax.Array
+        self,
+        state: Planner,
+        phi: Phi,
+        batch: Batch,
+        key: jax.Array,
+        here: jax.Array | None = None,
     ) -> tuple[Planner, Metrics]:
-        """One critic, one actor and one entropy-weight step, then the target critic's."""
+        """One critic, one actor and one entropy-weight step, then the target critic's.
+
+        `here` is phi(s, a) of the batch, for callers who have it already.
+        """
         target_key, actor_key = jax.random.split(key)
         for_actor, for_critic, for_entropy = self.optimisers()
         weight = jnp.exp(state.log_entropy_weight)
@@ -110,9 +118,10 @@ class SoftActorCritic:
         )
         next_value = next_value - weight * next_log_density
         target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
-        here = phi(batch.observation, batch.action)
+        if here is None:
+            here = phi(batch.observation, batch.action)
 
-        def critic_loss(critic: eqx.Module) -> tuple[jax.Array, jax.Array]:
+        def critic_loss(critic: Twin) -> tuple[jax.Array, jax.Array]:
             both = values(critic, here)  # [2, B]
             return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
 

@@ -1,0 +1,87 @@
+"""Products with their own backward pass against float64, in both precisions; the activation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from phimu.agents.presets import override, preset
+from phimu.networks import ACTIVATIONS, product
+from phimu.representation.ratio import inner
+from phimu.types import Batch, Spec
+
+# Rounding of an operand, as a share of it.
+TOLERANCE = {"float32": 1e-6, "bfloat16": 2.0**-8}
+
+
+def close(found, expected, size, precision):
+    """Within the rounding of operands, measured by `size`: the sum of the terms' magnitudes."""
+    assert found.dtype == jnp.float32
+    assert (
+        np.abs(np.asarray(found, np.float64) - expected) <= 3 * TOLERANCE[precision] * size
+    ).all()
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("leading", [(), (5,), (2, 3)])
+def test_product_and_its_gradients(leading, precision):
+    rng = np.random.default_rng(0)
+    x, weight, pull = (rng.normal(size=shape) for shape in ((*leading, 7), (7, 4), (*leading, 4)))
+
+    def pulled(x, weight):
+        return jax.vjp(product, x, weight)[1](jnp.asarray(pull, jnp.float32))
+
+    arguments = jnp.asarray(x, jnp.float32), jnp.asarray(weight, jnp.float32)
+    with jax.default_matmul_precision(precision):
+        out, (for_x, for_weight) = product(*arguments), jax.jit(pulled)(*arguments)
+    close(out, x @ weight, np.abs(x) @ np.abs(weight), precision)
+    close(for_x, pull @ weight.T, np.abs(pull) @ np.abs(weight.T), precision)
+    rows, by_row = x.reshape(-1, 7), pull.reshape(-1, 4)
+    close(for_weight, rows.T @ by_row, np.abs(rows.T) @ np.abs(by_row), precision)
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+def test_inner_and_its_gradients(precision):
+    rng = np.random.default_rng(0)
+    phi, mu, pull = (rng.normal(size=shape) for shape in ((3, 7), (5, 7), (3, 5)))
+    arguments = jnp.asarray(phi, jnp.float32), jnp.asarray(mu, jnp.float32)
+    with jax.default_matmul_precision(precision):
+        out, back = jax.vjp(inner, *arguments)
+        for_phi, for_mu = back(jnp.asarray(pull, jnp.float32))
+    close(out, phi @ mu.T, np.abs(phi) @ np.abs(mu.T), precision)
+    close(for_phi, pull @ mu, np.abs(pull) @ np.abs(mu), precision)
+    close(for_mu, pull.T @ phi, np.abs(pull.T) @ np.abs(phi), precision)
+
+
+def test_elu():
+    x = np.concatenate([np.linspace(-90, 5, 400), [0.0, -1e-6, 1e-6]]).astype(np.float32)
+    exact = np.where(x > 0, x, np.expm1(np.minimum(x.astype(np.float64), 0)))
+    np.testing.assert_allclose(ACTIVATIONS["elu"](x), exact, atol=1e-7, rtol=1e-7)
+    slope = jax.vmap(jax.grad(ACTIVATIONS["elu"]))(x)
+    below = np.exp(np.minimum(x.astype(np.float64), 0))
+    np.testing.assert_allclose(slope[x != 0], np.where(x > 0, 1, below)[x != 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ctrl-ucb-m", "sac"])
+def test_an_update_in_bfloat16_is_near_and_keeps_float32(name):
+    rng = np.random.default_rng(0)
+    spec = Spec(observation_dim=3, action_dim=2)
+    shapes = ((16, 3), (16, 2), (16,), (16, 3))
+    rows = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    data = [Batch(*rows, np.zeros(16, np.float32)), rng.normal(size=(8, 3)).astype(np.float32)]
+    changes = {"actor_sizes": (32,), "critic_width": 32}
+    if name != "sac":
+        changes |= {"feature_dim": 16, "feature_sizes": (32,)}
+    found = {}
+    for precision in TOLERANCE:
+        agent = override(preset(name, "small"), changes | {"precision": precision}).settings
+        state = agent.init(spec, jax.random.PRNGKey(0))
+        used = data if name != "sac" else data[:1]
+        state, metrics = jax.jit(agent.update)(state, *used, jax.random.PRNGKey(1))
+        assert {x.dtype for x in jax.tree.leaves(state)} <= {
+            jnp.dtype("float32"),
+            jnp.dtype("int32"),
+        }
+        found[precision] = {k: float(v) for k, v in metrics.items()}
+    assert found["bfloat16"]["td_loss"] == pytest.approx(found["float32"]["td_loss"], rel=0.03)
+    assert found["bfloat16"]["td_loss"] != found["float32"]["td_loss"]
