@@ -17,6 +17,7 @@ from phimu import Ctrl
 from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
 from phimu.cli import COMMANDS, main
 from phimu.studies import maze
+from phimu.training import session
 from phimu.training.evaluation import episode_seeds
 from phimu.training.session import Output, load_run
 
@@ -170,7 +171,8 @@ def test_train_help_names_every_setting(agent: str, capsys: pytest.CaptureFixtur
     chosen = preset(agent, "small")
     expected = {*flags_of(chosen.settings), *flags_of(chosen.schedule), *flags_of(Output())}
     assert {"--discount", "--batch-size", "--runs"} <= expected
-    assert {*expected, "--agent", "--preset", "--steps", "--seed", "--option"} <= set(words)
+    own = {"--agent", "--preset", "--steps", "--seed", "--option", "--threads"}
+    assert expected | own <= set(words)
 
 
 # Training and resuming
@@ -288,6 +290,25 @@ def test_seed_names_another_run(trained: dict[str, Path], tmp_path: Path) -> Non
     assert run.parts[-5:-1] == trained["sac"].parts[-5:-1]
     assert run.name == "seed-1"
     assert rows(run)[0]["td_loss"] != rows(trained["sac"])[0]["td_loss"]
+
+
+def test_threads_are_in_the_manifest_and_another_number_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for threads, steps in ((1, 20), (1, 40), (2, 60)):
+        monkeypatch.setattr(session, "threads_in_use", lambda n=threads: n)
+        capsys.readouterr()
+        assert phimu(*training("sac", tmp_path, steps, "--quiet")) == 0
+        said = capsys.readouterr().err
+        assert ("had threads 1 and now has 2, which changes rounding" in said) == (threads == 2)
+    manifest = json.loads((only_run(tmp_path) / "manifest.json").read_text())
+    assert [manifest["threads"], *(s["threads"] for s in manifest["sessions"])] == [1, 1, 2]
+
+
+def test_threads_are_set_before_anything_is_imported(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "phimu", *training("sac", tmp_path, 5, "--threads", 1)]
+    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    assert json.loads((only_run(tmp_path) / "manifest.json").read_text())["threads"] == 1
 
 
 def test_tensorboard_events(tmp_path: Path) -> None:
@@ -468,6 +489,8 @@ ONE_SENTENCE = {
         ["train", "Plane-v0", *TINY, "--option", "spoilt_at=0"],
         "observation[1] is nan at the reset",
     ),
+    "no threads": (["train", MAZE, "--threads", 0], "threads is 0"),
+    "threads that are no number": (["demo", "--threads", "all"], "--threads"),
     "no steps": (["train", MAZE, "--steps", 0], "steps is 0"),
     "negative seed": (["train", MAZE, "--seed", -1], "seed is -1"),
     "empty buffer": (["train", MAZE, *TINY, "--buffer-size", 0], "buffer_size is 0"),

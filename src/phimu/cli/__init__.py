@@ -66,11 +66,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(version("phimu"))
         return 0
     from phimu.errors import InputError, Stopped
+    from phimu.training.threads import limit_threads
 
     name, *rest = arguments
     try:
         if name not in COMMANDS:
             raise InputError(_unknown(name))
+        asked = peek(rest, "--threads", "")
+        limit_threads(int(asked) if asked.removeprefix("-").isdigit() else None)
         COMMANDS[name].run(rest)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -86,6 +89,17 @@ def main(arguments: list[str] | None = None) -> int:
         print("phimu: stopped; the same command resumes from the last checkpoint.", file=sys.stderr)
         return 130
     return 0
+
+
+def peek(arguments: list[str], flag: str, default: str) -> str:
+    """The value of one flag before the parser exists."""
+    value = default
+    for index, word in enumerate(arguments):
+        if word == flag and index + 1 < len(arguments):
+            value = arguments[index + 1]
+        elif word.startswith(flag + "="):
+            value = word.partition("=")[2]
+    return value
 
 
 def _unknown(name: str) -> str:

@@ -10,6 +10,11 @@ import tyro
 
 from phimu.errors import InputError
 
+THREADS = (
+    "how many JAX and BLAS use; by default OMP_NUM_THREADS, or else as many as there are cores. "
+    "Give 1 to each of two runs side by side. Another number rounds otherwise"
+)
+
 
 def call(
     function: Callable[..., None], arguments: list[str], prog: str, config: Sequence[Any] = ()

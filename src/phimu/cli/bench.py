@@ -11,7 +11,7 @@ from rich.table import Table
 from phimu.cli.arguments import call
 from phimu.errors import InputError
 from phimu.studies.figures import check_suffix, scaling_curves
-from phimu.studies.speed import environments, loop, peers, scaling, updates
+from phimu.studies.speed import environments, loop, peers, scaling, side_by_side, updates
 from phimu.training.run_directory import write_atomically
 
 PLAIN = ["updates", "loop", "environments"]  # without a flag
@@ -25,6 +25,7 @@ def _run(
     environments_only: Annotated[bool, tyro.conf.arg(name="environments")] = False,
     peers_only: Annotated[bool, tyro.conf.arg(name="peers")] = False,
     scaling_only: Annotated[bool, tyro.conf.arg(name="scaling")] = False,
+    side_by_side_only: Annotated[bool, tyro.conf.arg(name="side-by-side")] = False,
     rounds: int = 9,
     steps: int = 1_000,
     peers_venv: Path | None = None,
@@ -45,6 +46,8 @@ def _run(
             this is first asked for. A round takes about a minute.
         scaling_only: how an update's time grows with feature_dim, batch_size and negatives, and
             the time of a sample from replay with buffer_size: time ~ size ** exponent.
+        side_by_side_only: two training loops at once with a thread each, against each alone. A
+            minute or two.
         rounds: how often each thing is timed; the quickest round counts, of tasks the median ratio.
         steps: environment steps in a round.
         peers_venv: a virtual environment that has the peers already; nothing is installed.
@@ -59,7 +62,12 @@ def _run(
         if not scaling_only:
             raise InputError("--picture goes with --scaling.")
         check_suffix(picture)  # before the work
-    flags = {"environments": environments_only, "peers": peers_only, "scaling": scaling_only}
+    flags = {
+        "environments": environments_only,
+        "peers": peers_only,
+        "scaling": scaling_only,
+        "side_by_side": side_by_side_only,
+    }
     found: dict[str, list[Any]] = {}
     for part in [name for name, asked in flags.items() if asked] or PLAIN:
         found[part] = _measure(part, rounds, steps, peers_venv)
@@ -81,6 +89,8 @@ def _measure(part: str, rounds: int, steps: int, peers_venv: Path | None) -> lis
         return environments.environment_speeds(rounds, steps)
     if part == "peers":
         return peers.peer_speeds(peers_venv or peers.own_venv(print), rounds, steps)
+    if part == "side_by_side":
+        return [side_by_side.side_by_side(name, rounds, steps) for name in loop.CASES]
     return [scaling.scaling(name, rounds) for name in scaling.SIZES]
 
 

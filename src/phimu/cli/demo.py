@@ -1,10 +1,12 @@
 """`phimu demo`: train CTRL-UCB in the four-room maze and show what it learned."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from phimu.agents.presets import override, preset
-from phimu.cli.arguments import call
+from phimu.cli.arguments import THREADS, call
 from phimu.cli.pictures import report
 from phimu.training.session import Output, RunConfig, load_run, train
 
@@ -21,6 +23,7 @@ def _run(
     seed: int = 0,
     episodes: int = 100,
     runs: Path = Path("runs"),
+    threads: Annotated[int | None, tyro.conf.arg(help=THREADS)] = None,
 ) -> None:
     """Learn the four-room maze with CTRL-UCB and draw the paper's Figure 1.
 
@@ -34,6 +37,7 @@ def _run(
         episodes: evaluation episodes for the success rate.
         runs: where run directories go.
     """
+    del threads  # they were set before anything was imported
     changes = {"loss": loss} | ({} if bonus_scale is None else {"bonus_scale": bonus_scale})
     agent, name = {
         "linear": ("ctrl-ucb-l", "maze"),

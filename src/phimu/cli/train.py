@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import tyro
 
 from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
+from phimu.cli import peek
+from phimu.cli.arguments import THREADS
 from phimu.cli.arguments import parse as read
 from phimu.errors import InputError
 from phimu.training.session import Output, RunConfig, train
@@ -17,8 +19,8 @@ TASK = tyro.conf.arg(metavar="TASK", help="a Gymnasium id, such as Pendulum-v1")
 
 def main(arguments: list[str]) -> None:
     # The agent and the preset decide which settings there are and what their defaults are.
-    agent = _peek(arguments, "--agent", "ctrl-ucb-m")
-    chosen = _peek(arguments, "--preset", "small")
+    agent = peek(arguments, "--agent", "ctrl-ucb-m")
+    chosen = peek(arguments, "--preset", "small")
     request = parse(arguments, agent, chosen)
     config = RunConfig(
         task=request.task,
@@ -43,14 +45,8 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
             ("preset", Annotated[str, _help(_list(PRESET_DESCRIPTIONS))], chosen),
             ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
             ("seed", Annotated[int, _help("of everything random")], 0),
-            (
-                "option",
-                Annotated[
-                    tuple[str, ...],
-                    _help(OPTION),
-                ],
-                (),
-            ),
+            ("option", Annotated[tuple[str, ...], _help(OPTION)], ()),
+            ("threads", Annotated[int | None, _help(THREADS)], None),
             ("output", Output, Output()),
             ("settings", type(settings), settings),
             ("schedule", type(schedule), schedule),
@@ -74,17 +70,6 @@ def _list(descriptions: dict[str, str]) -> str:
 
 def _help(text: str) -> Any:
     return tyro.conf.arg(help=text)
-
-
-def _peek(arguments: list[str], flag: str, default: str) -> str:
-    """The value of one flag before the parser exists."""
-    value = default
-    for index, word in enumerate(arguments):
-        if word == flag and index + 1 < len(arguments):
-            value = arguments[index + 1]
-        elif word.startswith(flag + "="):
-            value = word.partition("=")[2]
-    return value
 
 
 def task_options(pairs: tuple[str, ...]) -> dict[str, Any]:

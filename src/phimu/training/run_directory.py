@@ -117,8 +117,13 @@ def _safe_name(name: str) -> str:
     return safe
 
 
-def open_run(path: Path, config: dict[str, Any], command: list[str]) -> RunDirectory:
-    """Create the run at `path`, or take it up again if it was made with the same configuration."""
+def open_run(
+    path: Path, config: dict[str, Any], command: list[str], facts: dict[str, Any] | None = None
+) -> RunDirectory:
+    """Create the run at `path`, or take it up again if it was made with the same configuration.
+
+    `facts` go into the manifest, with what is always there of how this session was started.
+    """
     path = Path(path)
     config = json.loads(_canonical(config))  # as it will be read back, so that tuples equal lists
     if is_unused(path):
@@ -126,7 +131,7 @@ def open_run(path: Path, config: dict[str, Any], command: list[str]) -> RunDirec
         _write_json(path / CONFIG, config)
     else:
         _refuse_other_config(path, read_config(path), config)
-    session = _session(command)
+    session = _session(command) | (facts or {})
     if (path / MANIFEST).exists():
         manifest = _read_json(path / MANIFEST)
         manifest["sessions"] = [*manifest.get("sessions", []), session]
@@ -140,6 +145,12 @@ def open_run(path: Path, config: dict[str, Any], command: list[str]) -> RunDirec
         }
     _write_json(path / MANIFEST, manifest)
     return RunDirectory(path)
+
+
+def sessions(path: Path) -> list[dict[str, Any]]:
+    """How the run at `path` was made, and each time that it was taken up again."""
+    manifest = _read_json(path / MANIFEST)
+    return [manifest, *manifest["sessions"]]
 
 
 def is_unused(path: Path) -> bool:

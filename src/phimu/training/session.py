@@ -24,9 +24,11 @@ from phimu.training.run_directory import (
     open_run,
     read_config,
     run_path,
+    sessions,
     to_json,
 )
 from phimu.training.stopping import Stop, stop_requests
+from phimu.training.threads import threads_in_use
 
 # What the progress line shows of the metrics, if the agent has them.
 SHOWN = ("nce_loss", "nce_accuracy", "bonus", "td_loss")
@@ -113,10 +115,12 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
     run = OnlineRun(config.settings, task, config.schedule, config.seed)
     path = output.run_dir or config.path(output.runs, task.suite)
     with locked(path, _say):
-        directory = open_run(path, config.to_json(), [Path(sys.argv[0]).name, *sys.argv[1:]])
+        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+        directory = open_run(path, config.to_json(), command, {"threads": threads_in_use()})
         saved = checkpoint.load(directory.checkpoints, say=_say)
         if saved is not None:
             run.restore(saved, say=_say)
+            _compare_sessions(path)
         every = config.schedule.evaluate_every
         due = saved is not None and saved.facts.get("evaluation_due") is True
         due = due and (run.step == steps or run.step % every == 0)  # not that of a shorter run
@@ -137,6 +141,17 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
                 log.close()
                 task.close()
     return directory
+
+
+def _compare_sessions(path: Path) -> None:
+    """Say so where this session rounds otherwise than the one before."""
+    before, now = sessions(path)[-2:]
+    for name in ("threads",):
+        if before.get(name, now[name]) != now[name]:
+            _say(
+                f"This run had {name} {before[name]} and now has {now[name]}, which changes "
+                "rounding, so it is not a bit-exact continuation."
+            )
 
 
 def _open_log(
