@@ -123,12 +123,15 @@ def fake_venv(path, script):
 def test_peers_are_compared_by_their_best_round(monkeypatch, tmp_path):
     script = """echo '{"version": "1.2", "steps_per_second": 50, "first_update_seconds": 3.0,'\\
 ' "memory_mb": 400.0}'"""
-    rounds = iter([90.0, 100.0])
+    rounds = {"sac": iter([90.0, 100.0]), "ctrl-ucb-m": iter([60.0, 55.0])}
     own = {"first_update_seconds": 6.0, "memory_mb": 200.0}
-    monkeypatch.setattr(peers, "run_ours", lambda job: {"steps_per_second": next(rounds), **own})
-    ours, first, second = peers.peer_speeds(fake_venv(tmp_path, script), rounds=2, steps=10)
-    assert ours == ("phimu", 100.0, 1.0, 6.0, 200.0)
-    assert first == ("stable-baselines3 1.2", 50, 2.0, 3.0, 400.0)
+    monkeypatch.setattr(
+        peers, "run_ours", lambda job: {"steps_per_second": next(rounds[job.agent[0]]), **own}
+    )
+    sac, ctrl, first, second = peers.peer_speeds(fake_venv(tmp_path, script), rounds=2, steps=10)
+    assert sac == ("phimu sac 256-256", 100.0, 1.0, 0.6, 6.0, 200.0)
+    assert ctrl.name == "phimu ctrl-ucb-m 256-256-256"
+    assert first == ("stable-baselines3 1.2", 50, 2.0, 1.2, 3.0, 400.0)
     assert second.name == "sbx-rl 1.2"
 
 

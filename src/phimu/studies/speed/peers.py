@@ -1,4 +1,4 @@
-"""Our SAC's training loop against those of Stable-Baselines3 and sbx, in turns."""
+"""Our training loops against the SAC of Stable-Baselines3 and of sbx, in turns."""
 
 import os
 import subprocess
@@ -17,15 +17,16 @@ REQUIREMENTS = (
     ("stable-baselines3", "sbx-rl", "gymnasium[mujoco]", "mujoco>=3.17,<4"),
 )
 PEERS = {"stable-baselines3": "stable_baselines3", "sbx-rl": "sbx"}  # package -> module
-OURS = "sac 256-256"
+SAC, CTRL = OURS = "sac 256-256", "ctrl-ucb-m 256-256-256"  # of updates.CASES
 
 
 class PeerSpeed(NamedTuple):
-    """One library's SAC; of several rounds the quickest, the soonest and the smallest."""
+    """One training loop; of several rounds the quickest, the soonest and the smallest."""
 
     name: str
     steps_per_second: float
-    ours_over_theirs: float  # of steps a second
+    sac_over_it: float  # our SAC's steps a second over its
+    ctrl_over_it: float  # the same of our ctrl-ucb-m, which does more
     first_update_seconds: float
     memory_mb: float
 
@@ -35,15 +36,18 @@ def peer_speeds(venv: Path, rounds: int, steps: int) -> list[PeerSpeed]:
     python = venv / "bin" / "python"
     if not python.exists():
         raise InputError(f"{venv} is no virtual environment: it has no bin/python.")
-    job = Job(updates.CASES[OURS], steps=steps, work=1.0)
-    width = job.agent[1]
     script = [str(python), "-I", their_loop.__file__]
-    found: dict[str, list[dict[str, Any]]] = {}
-    for _ in range(rounds):
-        found.setdefault("phimu", []).append(run_ours(job))
-        for package, module in PEERS.items():
-            theirs = job._asdict() | {"package": package, "module": module, "width": width}
-            found.setdefault(package, []).append(run_child(script, theirs))
+    job = Job(updates.CASES[SAC], steps=steps, work=1.0)
+    theirs = job._asdict() | {"width": job.agent[1]}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in (*OURS, *PEERS)}
+    for turn in range(rounds):
+        # To and fro, so that nobody always comes first on a machine that grows slower.
+        for name in list(found)[:: -1 if turn % 2 else 1]:
+            if name in OURS:
+                found[name].append(run_ours(job._replace(agent=updates.CASES[name])))
+            else:
+                whose = {"package": name, "module": PEERS[name]}
+                found[name].append(run_child(script, theirs | whose))
     return _rows(found)
 
 
@@ -53,9 +57,9 @@ def _rows(found: dict[str, list[dict[str, Any]]]) -> list[PeerSpeed]:
     }
     return [
         PeerSpeed(
-            f"{name} {several[0].get('version', '')}".strip(),
+            f"phimu {name}" if name in OURS else f"{name} {several[0]['version']}",
             best[name],
-            best["phimu"] / best[name],
+            *(best[ours] / best[name] for ours in OURS),
             *(min(each[k] for each in several) for k in ("first_update_seconds", "memory_mb")),
         )
         for name, several in found.items()

@@ -58,7 +58,12 @@ class Product(NamedTuple):
 def settings(agent: str, hidden: int, feature_dim: int, bonus_scale: float) -> Agent:
     """An agent of the paper's preset at other sizes."""
     if agent == "sac":
-        changes: dict[str, Any] = {"critic_width": hidden, "actor_sizes": (hidden, hidden)}
+        # ReLU, as in Stable-Baselines3 and sbx
+        changes: dict[str, Any] = {
+            "critic_width": hidden,
+            "actor_sizes": (hidden, hidden),
+            "activation": "relu",
+        }
     else:
         changes = {
             "feature_sizes": (hidden, hidden),
