@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phimu.agents.presets import override, preset
-from phimu.networks import ACTIVATIONS, product
+from phimu.networks import ACTIVATIONS, norm, product
 from phimu.representation.ratio import inner
 from phimu.types import Batch, Spec
 
@@ -23,10 +23,12 @@ def close(found, expected, size, precision):
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("outputs", [1, 4])
 @pytest.mark.parametrize("leading", [(), (5,), (2, 3)])
-def test_product_and_its_gradients(leading, precision):
+def test_product_and_its_gradients(leading, outputs, precision):
     rng = np.random.default_rng(0)
-    x, weight, pull = (rng.normal(size=shape) for shape in ((*leading, 7), (7, 4), (*leading, 4)))
+    shapes = (*leading, 7), (7, outputs), (*leading, outputs)
+    x, weight, pull = (rng.normal(size=shape) for shape in shapes)
 
     def pulled(x, weight):
         return jax.vjp(product, x, weight)[1](jnp.asarray(pull, jnp.float32))
@@ -36,7 +38,7 @@ def test_product_and_its_gradients(leading, precision):
         out, (for_x, for_weight) = product(*arguments), jax.jit(pulled)(*arguments)
     close(out, x @ weight, np.abs(x) @ np.abs(weight), precision)
     close(for_x, pull @ weight.T, np.abs(pull) @ np.abs(weight.T), precision)
-    rows, by_row = x.reshape(-1, 7), pull.reshape(-1, 4)
+    rows, by_row = x.reshape(-1, 7), pull.reshape(-1, outputs)
     close(for_weight, rows.T @ by_row, np.abs(rows.T) @ np.abs(by_row), precision)
 
 
@@ -51,6 +53,11 @@ def test_inner_and_its_gradients(precision):
     close(out, phi @ mu.T, np.abs(phi) @ np.abs(mu.T), precision)
     close(for_phi, pull @ mu, np.abs(pull) @ np.abs(mu), precision)
     close(for_mu, pull.T @ phi, np.abs(pull.T) @ np.abs(phi), precision)
+
+
+def test_norm_is_that_of_all_arrays_together():
+    tree = {"a": jnp.full((2, 3), 2.0), "b": (jnp.asarray([3.0, 4.0]), jnp.asarray(-5.0))}
+    assert float(norm(tree)) == pytest.approx(np.sqrt(24 + 25 + 25))
 
 
 def test_elu():

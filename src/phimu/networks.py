@@ -68,6 +68,8 @@ def _product_forward(x: jax.Array, weight: jax.Array) -> tuple[jax.Array, Any]:
 def _product_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, weight = saved
     rows, by_row = (array.reshape(-1, array.shape[-1]) for array in (x, gradient))
+    if by_row.shape[1] == 1:  # a sum of rows, not worth a transposition
+        return gradient * weight[:, 0], jnp.sum(rows * by_row, axis=0)[:, None]
     return multiply(gradient, weight.T), multiply(transposed(rows), by_row)
 
 
@@ -221,6 +223,11 @@ def normalise_batch(normaliser: RunningNormaliser, batch: Batch) -> Batch:
         observation=normaliser(batch.observation),
         next_observation=normaliser(batch.next_observation),
     )
+
+
+def norm(tree: Any) -> jax.Array:
+    """The Euclidean norm of all arrays of a tree together."""
+    return jnp.sqrt(sum(jnp.vdot(x, x) for x in jax.tree.leaves(tree)))
 
 
 Tree = TypeVar("Tree")

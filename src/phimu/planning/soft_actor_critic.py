@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from phimu.errors import InputError
-from phimu.networks import TanhGaussian, polyak
+from phimu.networks import TanhGaussian, norm, polyak
 from phimu.planning.critics import CriticName, Twin, twin, values
 from phimu.types import Batch, Metrics, Spec
 
@@ -126,7 +126,7 @@ class SoftActorCritic:
             return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
 
         (td_loss, value), grads = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
-        critic_gradient = optax.tree.norm(grads)
+        critic_gradient = norm(grads)
         updates, critic_optimiser = for_critic.update(grads, state.critic_optimiser)
         critic = eqx.apply_updates(state.critic, updates)
 
@@ -136,7 +136,7 @@ class SoftActorCritic:
             return jnp.mean(weight * log_density - value), -jnp.mean(log_density)
 
         (policy_loss, entropy), grads = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
-        actor_gradient = optax.tree.norm(grads)
+        actor_gradient = norm(grads)
         updates, actor_optimiser = for_actor.update(grads, state.actor_optimiser)
         actor = eqx.apply_updates(state.actor, updates)
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from phimu.errors import InputError
-from phimu.networks import MLP, Dense, Fourier, polyak
+from phimu.networks import MLP, Dense, Fourier, norm, polyak
 from phimu.representation.features import (
     FeatureMap,
     Features,
@@ -169,7 +169,7 @@ class Contrastive:
         """One Adam step on the loss, and one step of the slow copies towards the result."""
         gradient = jax.grad(self.objective, has_aux=True)
         grads, metrics = gradient(state.features, batch, noise, negatives, bonus)
-        metrics["feature_gradient"] = optax.tree.norm(grads)
+        metrics["feature_gradient"] = norm(grads)
         updates, optimiser = self.optimiser().update(grads, state.optimiser)
         features = eqx.apply_updates(state.features, updates)
         slow_phi = polyak(state.slow.phi, features.phi, self.feature_rate)
