@@ -69,8 +69,10 @@ def _product_backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.A
     x, weight = saved
     rows, by_row = (array.reshape(-1, array.shape[-1]) for array in (x, gradient))
     if by_row.shape[1] == 1:  # a sum of rows, not worth a transposition
-        return gradient * weight[:, 0], jnp.sum(rows * by_row, axis=0)[:, None]
-    return multiply(gradient, weight.T), multiply(transposed(rows), by_row)
+        for_weight = jnp.sum(rows * by_row, axis=0)[:, None]
+    else:
+        for_weight = multiply(transposed(rows), by_row)
+    return multiply(gradient, weight.T), for_weight
 
 
 product.defvjp(_product_forward, _product_backward)
