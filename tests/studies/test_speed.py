@@ -50,7 +50,7 @@ def test_work_of_an_update_is_that_of_its_layers():
 
 
 def test_speed_of_an_update_is_its_work_over_its_time(monkeypatch):
-    monkeypatch.setitem(updates.CASES, "tiny", ("ctrl-ucb-m", 16, 16, 5.0))
+    monkeypatch.setitem(updates.CASES, "tiny", updates.Case("ctrl-ucb-m", 16, 16, 5.0))
     speed = updates.update_speed("tiny", rounds=1, work=1.0)
     assert speed.gflops == pytest.approx(speed.gflop / speed.milliseconds * 1e3)
     assert speed.share == pytest.approx(speed.gflops / speed.peak_gflops)
@@ -126,7 +126,7 @@ def test_peers_are_compared_by_their_best_round(monkeypatch, tmp_path):
     rounds = {"sac": iter([90.0, 100.0]), "ctrl-ucb-m": iter([60.0, 55.0])}
     own = {"first_update_seconds": 6.0, "memory_mb": 200.0}
     monkeypatch.setattr(
-        peers, "run_ours", lambda job: {"steps_per_second": next(rounds[job.agent[0]]), **own}
+        peers, "run_ours", lambda job: {"steps_per_second": next(rounds[job.agent.agent]), **own}
     )
     sac, ctrl, first, second = peers.peer_speeds(fake_venv(tmp_path, script), rounds=2, steps=10)
     assert sac == ("phimu sac 256-256", 100.0, 1.0, 0.6, 6.0, 200.0)

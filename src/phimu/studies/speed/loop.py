@@ -31,7 +31,7 @@ MILLION = 1_000_000
 class Job(NamedTuple):
     """What a child process is asked to time."""
 
-    agent: tuple[str, int, int, float]  # as in updates.CASES
+    agent: updates.Case
     task: str = "HalfCheetah-v5"
     learning_starts: int = 1_000
     batch_size: int = 256

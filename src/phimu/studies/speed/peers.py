@@ -38,7 +38,7 @@ def peer_speeds(venv: Path, rounds: int, steps: int) -> list[PeerSpeed]:
         raise InputError(f"{venv} is no virtual environment: it has no bin/python.")
     script = [str(python), "-I", their_loop.__file__]
     job = Job(updates.CASES[SAC], steps=steps, work=1.0)
-    theirs = job._asdict() | {"width": job.agent[1]}
+    theirs = job._asdict() | {"width": job.agent.hidden}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in (*OURS, *PEERS)}
     for turn in range(rounds):
         # To and fro, so that nobody always comes first on a machine that grows slower.

@@ -47,7 +47,7 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
 
 
 def _agent(feature_dim: int = 256) -> Agent:
-    return updates.settings("ctrl-ucb-m", 256, feature_dim, bonus_scale=5.0)
+    return updates.settings("ctrl-ucb-m", 256, feature_dim, 5.0)
 
 
 def _feature_dim(size: int, rounds: int, work: float) -> float:

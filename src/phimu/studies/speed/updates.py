@@ -12,6 +12,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 
 from phimu.agents.ctrl_ucb import CtrlUcb
 from phimu.agents.presets import Agent, override, preset
+from phimu.networks import Precision
 from phimu.training.memory import keep_freed_memory
 from phimu.training.online import update
 from phimu.types import Batch, Spec
@@ -20,15 +21,26 @@ SPEC = Spec(observation_dim=17, action_dim=6)  # HalfCheetah's
 ROUNDS = 5  # the quickest counts: neighbours only ever make a round slower
 WORK = 4e10  # floating point operations in a round
 
-# name -> (agent, hidden width of phi, feature_dim, bonus_scale)
-CASES: dict[str, tuple[str, int, int, float]] = {
-    "ctrl-ucb-m 256-256-256": ("ctrl-ucb-m", 256, 256, 0.0),
-    "ctrl-ucb-m 256-256-256, bonus": ("ctrl-ucb-m", 256, 256, 5.0),
-    "ctrl-ucb-m 512-512-512": ("ctrl-ucb-m", 512, 512, 0.0),
-    "ctrl-ucb-m 512-512-512, bonus": ("ctrl-ucb-m", 512, 512, 5.0),
-    "ctrl-ucb-m 1024-1024-2048": ("ctrl-ucb-m", 1024, 2048, 0.0),
-    "ctrl-ucb-m 1024-1024-2048, bonus": ("ctrl-ucb-m", 1024, 2048, 5.0),
-    "sac 256-256": ("sac", 256, 256, 0.0),
+
+class Case(NamedTuple):
+    """An agent of the paper's preset at other sizes."""
+
+    agent: str
+    hidden: int  # width of phi's, or the planner's, hidden layers
+    feature_dim: int
+    bonus_scale: float = 0.0
+    precision: Precision = "float32"
+
+
+CASES = {
+    "ctrl-ucb-m 256-256-256": Case("ctrl-ucb-m", 256, 256),
+    "ctrl-ucb-m 256-256-256, bonus": Case("ctrl-ucb-m", 256, 256, 5.0),
+    "ctrl-ucb-m 512-512-512": Case("ctrl-ucb-m", 512, 512),
+    "ctrl-ucb-m 512-512-512, bonus": Case("ctrl-ucb-m", 512, 512, 5.0),
+    "ctrl-ucb-m 1024-1024-2048": Case("ctrl-ucb-m", 1024, 2048),
+    "ctrl-ucb-m 1024-1024-2048, bonus": Case("ctrl-ucb-m", 1024, 2048, 5.0),
+    "ctrl-ucb-m 1024-1024-2048, bfloat16": Case("ctrl-ucb-m", 1024, 2048, 0.0, "bfloat16"),
+    "sac 256-256": Case("sac", 256, 256),
 }
 
 
@@ -55,23 +67,22 @@ class Product(NamedTuple):
         return 2 * self.m * self.n * self.k
 
 
-def settings(agent: str, hidden: int, feature_dim: int, bonus_scale: float) -> Agent:
-    """An agent of the paper's preset at other sizes."""
-    if agent == "sac":
+def settings(*fields: Any) -> Agent:
+    """The agent of a Case."""
+    case = Case(*fields)
+    changes: dict[str, Any] = {"precision": case.precision}
+    if case.agent == "sac":
         # ReLU, as in Stable-Baselines3 and sbx
-        changes: dict[str, Any] = {
-            "critic_width": hidden,
-            "actor_sizes": (hidden, hidden),
-            "activation": "relu",
-        }
+        sizes = (case.hidden, case.hidden)
+        changes |= {"critic_width": case.hidden, "actor_sizes": sizes, "activation": "relu"}
     else:
-        changes = {
-            "feature_sizes": (hidden, hidden),
-            "feature_dim": feature_dim,
-            "critic_width": feature_dim,
-            "bonus_scale": bonus_scale,
+        changes |= {
+            "feature_sizes": (case.hidden, case.hidden),
+            "feature_dim": case.feature_dim,
+            "critic_width": case.feature_dim,
+            "bonus_scale": case.bonus_scale,
         }
-    return override(preset(agent, "paper-mujoco"), changes).settings
+    return override(preset(case.agent, "paper-mujoco"), changes).settings
 
 
 def update_speed(name: str, rounds: int = ROUNDS, work: float = WORK) -> UpdateSpeed:
