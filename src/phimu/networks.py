@@ -174,12 +174,19 @@ class TanhGaussian(eqx.Module):
     def sample(self, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """An action [..., action_dim] and its log density [...]."""
         mean, log_std = self(observation)
-        noise = jax.random.normal(key, mean.shape)
-        before = mean + jnp.exp(log_std) * noise
-        # log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)): no loss of digits for large |x|
-        squash = 2.0 * (np.log(2.0) - before - jax.nn.softplus(-2.0 * before))
-        log_density = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - squash
-        return jnp.tanh(before), jnp.sum(log_density, axis=-1)
+        return _squash(mean, log_std, jax.random.normal(key, mean.shape))
+
+    def with_noise(self, observation: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The same from standard normal noise [..., action_dim] that the caller has drawn."""
+        return _squash(*self(observation), noise)
+
+
+def _squash(mean: jax.Array, log_std: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+    before = mean + jnp.exp(log_std) * noise
+    # log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)): no loss of digits for large |x|
+    squash = 2.0 * (np.log(2.0) - before - jax.nn.softplus(-2.0 * before))
+    log_density = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - squash
+    return jnp.tanh(before), jnp.sum(log_density, axis=-1)
 
 
 class RunningNormaliser(eqx.Module):

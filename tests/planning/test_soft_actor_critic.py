@@ -90,8 +90,7 @@ def q_values(critic, observation, action):
 
 
 def noise_of(key):
-    target_key, actor_key = jax.random.split(key)
-    return [np.asarray(jax.random.normal(k, (B, 2)), np.float64) for k in (target_key, actor_key)]
+    return np.asarray(jax.random.normal(key, (2, B, 2)), np.float64)
 
 
 def slopes(loss, arrays, step=1e-6):

@@ -108,11 +108,12 @@ class SoftActorCritic:
 
         `here` is phi(s, a) of the batch, for callers who have it already.
         """
-        target_key, actor_key = jax.random.split(key)
+        # One draw for both: on a CPU each is a loop of its own.
+        for_target, for_policy = jax.random.normal(key, (2, *batch.action.shape))
         for_actor, for_critic, for_entropy = self.optimisers()
         weight = jnp.exp(state.log_entropy_weight)
 
-        next_action, next_log_density = state.actor.sample(batch.next_observation, target_key)
+        next_action, next_log_density = state.actor.with_noise(batch.next_observation, for_target)
         next_value = jnp.min(
             values(state.slow_critic, phi(batch.next_observation, next_action)), axis=0
         )
@@ -131,7 +132,7 @@ class SoftActorCritic:
         critic = eqx.apply_updates(state.critic, updates)
 
         def actor_loss(actor: TanhGaussian) -> tuple[jax.Array, jax.Array]:
-            action, log_density = actor.sample(batch.observation, actor_key)
+            action, log_density = actor.with_noise(batch.observation, for_policy)
             value = jnp.min(values(critic, phi(batch.observation, action)), axis=0)
             return jnp.mean(weight * log_density - value), -jnp.mean(log_density)
 
