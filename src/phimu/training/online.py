@@ -1,11 +1,9 @@
 """The online loop: act, store, learn. One object holds everything a checkpoint has to."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,40 +11,17 @@ from phimu.agents.ctrl_ucb import CtrlUcb
 from phimu.agents.presets import Agent, Schedule
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
-from phimu.errors import InputError, NotFinite
-from phimu.networks import Acting
+from phimu.errors import InputError
 from phimu.training import checkpoint
 from phimu.training.evaluation import Policy
+from phimu.training.learner import FINITE, Data, Learner, act, update
 from phimu.training.memory import keep_freed_memory
+from phimu.training.streams import BATCH, REFRESH, RESET, WARM_UP, stream
+from phimu.types import Metrics
 
-# Randomness is counted, not carried: every draw comes from (seed, stream, step), so that a
-# resumed run continues the same streams without having saved any.
-WARM_UP, BATCH, RESET, ACT, UPDATE, REFRESH, EVALUATE, INIT = range(8)
-FINITE = "finite"
+__all__ = ["FINITE", "OnlineRun", "act", "update"]
 
-
-def stream(seed: int, name: int, step: int) -> np.random.Generator:
-    return np.random.default_rng((seed, name, step))
-
-
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
-def update(agent: Any, state: Any, seed: int, step: int, *data: Any) -> Any:
-    state, metrics = agent.update(state, *data, _key(seed, UPDATE, step))
-    # One flag for all losses and gradient norms, which the host reads when it has to wait for the
-    # update anyway. Keeping the old state where it is false would take another pass over both.
-    finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
-    return state, metrics | {FINITE: finite}
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def act(
-    agent: Agent, deterministic: bool, acting: Acting, observation: Any, seed: int, step: int
-) -> jax.Array:
-    return agent.act(acting, observation, _key(seed, ACT, step), deterministic)
-
-
-def _key(seed: int, name: int, step: int) -> jax.Array:
-    return jax.random.fold_in(jax.random.fold_in(jax.random.PRNGKey(seed), name), step)
+MOST = 32  # updates in a compiled call: their batches are in memory at once
 
 
 class OnlineRun:
@@ -57,13 +32,11 @@ class OnlineRun:
             raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
         keep_freed_memory()  # before the first use of JAX, whose threads would get arenas
         self.agent, self.task, self.schedule, self.seed = agent, task, schedule, seed
-        self.state: Any = agent.init(task.spec, _key(seed, INIT, 0))
+        self.learner = Learner(agent, task.spec, seed)
         self.replay = Replay(task.spec, schedule.buffer_size, schedule.learning_starts)
         self.step = self.updates = self.episodes = 0
         self._simulated = 0  # simulator steps of all episodes but the open one
         self.returns: list[float] = []  # of the last episodes, for the progress line
-        self.metrics: dict[str, jax.Array] = {}
-        self._unchecked: tuple[jax.Array, list[Any]] | None = None  # flag and data of an update
         self._saved: tuple[Path, checkpoint.Saved] | None = None
         self._observation = np.zeros(task.spec.observation_dim, np.float32)
         self._actions: list[np.ndarray] = []  # of the open episode
@@ -79,13 +52,26 @@ class OnlineRun:
         self._return += reward
         self.step += 1
         if self.step >= self.schedule.learning_starts and self.step % self.schedule.train_freq == 0:
-            for _ in range(self.schedule.gradient_steps):
-                self._learn()
+            self._learn(self.schedule.gradient_steps)
         if terminated or truncated:
             self.returns = [*self.returns[-9:], self._return]
             self.episodes += 1
             self._simulated += self.task.simulator_steps
             self._begin_episode()
+
+    @property
+    def state(self) -> Any:
+        """Of the agent."""
+        return self.learner.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.learner.state = state
+
+    @property
+    def metrics(self) -> Metrics:
+        """Of the last update."""
+        return self.learner.metrics
 
     @property
     def simulator_steps(self) -> int:
@@ -102,50 +88,58 @@ class OnlineRun:
         if self.step < self.schedule.learning_starts:
             rng = stream(self.seed, WARM_UP, self.step)
             return rng.uniform(-1, 1, self.task.spec.action_dim).astype(np.float32)
-        action = np.asarray(
-            act(self.agent, False, self.state.acting, self._observation, self.seed, self.step)
-        )
+        action = self.learner.act(self._observation, self.step)
         self.check()  # the action depends on the last update, so that one is over
         return action
 
     def check(self) -> None:
         """Wait for the last update; NotFinite with its batch if a number in it was not finite."""
-        if self._unchecked is None:
-            return
-        finite, data = self._unchecked
-        if bool(finite):
-            self._unchecked = None
-            return
-        bad = ", ".join(f"{k} is {v}" for k, v in self.metrics.items() if not np.isfinite(v))
-        batch = data[0]._asdict() | ({"noise": data[1]} if len(data) > 1 else {})
-        raise NotFinite(
-            f"{bad} at step {self.step:,}: lower the learning rates or scale the reward.", batch
-        )
+        self.learner.check(self.step)
 
-    def _learn(self) -> None:
-        agent, rng = self.agent, stream(self.seed, BATCH, self.updates)
-        data: list[Any] = [self.replay.sample(self.schedule.batch_size, rng)]
-        if isinstance(agent, CtrlUcb):
+    def _learn(self, count: int) -> None:
+        """So many updates, in one compiled call where no refresh of the covariance is between."""
+        room = min(count, MOST)
+        while count:
+            together = min(room, count, self._until_refresh())
+            several = [self._draw(self.updates + number) for number in range(together)]
+            self.check()  # after sampling, which the host does while the last update runs
+            self._refresh_if_due()
+            if room == 1:
+                self.learner.learn(self.updates, several[0])
+            else:
+                self.learner.learn_several(self.updates, several, room)
+            self.updates += together
+            count -= together
+
+    def _draw(self, update: int) -> Data:
+        """A batch, and the noise that goes with it."""
+        rng = stream(self.seed, BATCH, update)
+        data: Data = [self.replay.sample(self.schedule.batch_size, rng)]
+        if isinstance(self.agent, CtrlUcb):
             data.append(
-                agent.noise.draw(
+                self.agent.noise.draw(
                     lambda n: self.replay.sample_next(n, rng),
                     lambda n: self.replay.sample_random_next(n, rng),
                 )
             )
-        self.check()  # after sampling, which the host does while the last update runs
-        if isinstance(agent, CtrlUcb):
-            self._refresh_if_due(agent)
-        self.state, self.metrics = update(agent, self.state, self.seed, self.updates, *data)
-        self._unchecked = self.metrics.pop(FINITE), data
-        self.updates += 1
+        return data
 
-    def _refresh_if_due(self, agent: CtrlUcb) -> None:
+    def _until_refresh(self) -> int:
+        """How many updates there are before the next refresh but one that is due now."""
+        if not isinstance(self.agent, CtrlUcb) or not self.agent.confidence.bonus_scale:
+            return MOST
+        every = self.agent.confidence.refresh_every
+        return every - self.updates % every
+
+    def _refresh_if_due(self) -> None:
         """Estimate the covariance of the bonus anew, now and then."""
-        if not agent.confidence.bonus_scale or self.updates % agent.confidence.refresh_every:
+        agent = self.agent
+        if not isinstance(agent, CtrlUcb) or not agent.confidence.bonus_scale:
             return
-        rng = stream(self.seed, REFRESH, self.updates)
-        pairs = self.replay.sample_pairs(agent.confidence.covariance_sample, rng)
-        self.state = agent.refresh(self.state, *pairs, len(self.replay))
+        if self.updates % agent.confidence.refresh_every == 0:
+            rng = stream(self.seed, REFRESH, self.updates)
+            pairs = self.replay.sample_pairs(agent.confidence.covariance_sample, rng)
+            self.state = agent.refresh(self.state, *pairs, len(self.replay))
 
     def _begin_episode(self) -> None:
         seed = int(stream(self.seed, RESET, self.episodes).integers(2**31))
@@ -180,7 +174,8 @@ class OnlineRun:
         self.state = restore_agent(self.state, saved)
         saved.restore_replay(self.replay)
         self._saved = saved.directory.resolve(), checkpoint.Saved(saved.step, saved.segments)
-        self.metrics = {k: jnp.asarray(v) for k, v in _below("metrics/", saved.arrays).items()}
+        metrics = _below("metrics/", saved.arrays)
+        self.learner.metrics = {name: jnp.asarray(value) for name, value in metrics.items()}
         self.step = saved.step
         try:
             self.updates, self.episodes, self._simulated = (

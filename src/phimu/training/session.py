@@ -16,7 +16,7 @@ from phimu.training.evaluation import evaluate
 from phimu.training.files import write_arrays
 from phimu.training.lock import locked
 from phimu.training.log import MetricsLog
-from phimu.training.online import EVALUATE, OnlineRun, stream
+from phimu.training.online import OnlineRun
 from phimu.training.progress import Progress
 from phimu.training.run_directory import (
     RunDirectory,
@@ -28,6 +28,7 @@ from phimu.training.run_directory import (
     to_json,
 )
 from phimu.training.stopping import Stop, stop_requests
+from phimu.training.streams import EVALUATE, stream
 from phimu.training.threads import threads_in_use
 
 # What the progress line shows of the metrics, if the agent has them.

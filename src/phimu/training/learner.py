@@ -1,0 +1,142 @@
+"""The compiled side of a run: an agent's state, how it acts, and one update or several a call."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from phimu.agents.presets import Agent
+from phimu.errors import NotFinite
+from phimu.networks import Acting
+from phimu.training.streams import ACT, INIT, UPDATE, key
+from phimu.types import Spec
+
+FINITE = "finite"
+Data = list[Any]  # what an update takes: a batch, and the noise where the agent has some
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def update(agent: Any, state: Any, seed: int, step: int | jax.Array, *data: Any) -> Any:
+    state, metrics = agent.update(state, *data, key(seed, UPDATE, step))
+    # One flag for all losses and gradient norms, which the host reads when it has to wait for the
+    # update anyway. Keeping the old state where it is false would take another pass over both.
+    finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
+    return state, metrics | {FINITE: finite}
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def act(
+    agent: Agent, deterministic: bool, acting: Acting, observation: Any, seed: int, step: int
+) -> jax.Array:
+    return agent.act(acting, observation, key(seed, ACT, step), deterministic)
+
+
+# The loop's versions take the leaves of a tree. To flatten and rebuild a state of a hundred arrays
+# in its nested modules for every call takes as long as the call.
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _act(agent: Any, tree: Any, leaves: Any, observation: Any, seed: int, step: int) -> jax.Array:
+    return act(agent, False, jax.tree.unflatten(tree, leaves), observation, seed, step)
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _update(agent: Any, tree: Any, leaves: Any, seed: int, step: int, *data: Any) -> Any:
+    state, metrics = update(agent, jax.tree.unflatten(tree, leaves), seed, step, *data)
+    return jax.tree.leaves(state), metrics
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _updates(
+    agent: Any, tree: Any, leaves: Any, seed: int, step: int, count: int, *data: Any
+) -> Any:
+    """The first `count` of the updates whose data are stacked, one after the other.
+
+    Gives the leaves, the metrics of the last one, and those of each. `count` is no constant, so
+    that rounds cut short by a refresh need no program of their own.
+    """
+
+    def one(index: jax.Array, state: Any) -> Any:
+        now = jax.tree.map(lambda column: column[index], data)
+        return update(agent, state, seed, step + jnp.int32(index), *now)
+
+    def body(index: jax.Array, carried: Any) -> Any:
+        state, metrics = one(index, carried[0])
+        return state, {name: carried[1][name].at[index].set(x) for name, x in metrics.items()}
+
+    state = jax.tree.unflatten(tree, leaves)
+    room = jax.tree.leaves(data)[0].shape[0]
+    _, metrics = jax.eval_shape(one, jnp.int32(0), state)
+    every = {name: jnp.ones(room, x.dtype) for name, x in metrics.items()}
+    state, every = jax.lax.fori_loop(0, count, body, (state, every))
+    last = {name: x[count - 1] for name, x in every.items()}
+    return jax.tree.leaves(state), last, every
+
+
+class Learner:
+    """An agent's state between compiled calls."""
+
+    def __init__(self, agent: Agent, spec: Spec, seed: int):
+        self.agent, self.seed = agent, seed
+        self.metrics: dict[str, jax.Array] = {}  # of the last update
+        # Of the last call: the metrics of each of its updates, and their data.
+        self._unchecked: tuple[dict[str, jax.Array], list[Data]] | None = None
+        self.state = agent.init(spec, key(seed, INIT, 0))
+        numbers = jax.tree.unflatten(self._tree, range(len(self._leaves)))
+        self._acting, self._acting_tree = jax.tree.flatten(numbers.acting)
+
+    @property
+    def state(self) -> Any:
+        return jax.tree.unflatten(self._tree, self._leaves)
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._leaves, self._tree = jax.tree.flatten(state)
+
+    def act(self, observation: np.ndarray, step: int) -> np.ndarray:
+        """A sampled action; it depends on the last update, so it waits for that."""
+        acting = [self._leaves[number] for number in self._acting]
+        return np.asarray(_act(self.agent, self._acting_tree, acting, observation, self.seed, step))
+
+    def learn(self, step: int, data: Data) -> None:
+        """The update with this number, begun but not waited for; `check` first."""
+        self._leaves, metrics = _update(
+            self.agent, self._tree, self._leaves, self.seed, step, *data
+        )
+        self._unchecked = metrics, [data]
+        self.metrics = {name: value for name, value in metrics.items() if name != FINITE}
+
+    def learn_several(self, step: int, several: list[Data], room: int) -> None:
+        """The same for updates from `step` on in one call; the programs are those of `room`."""
+
+        def stack(*columns: np.ndarray) -> np.ndarray:
+            stacked = np.zeros((room, *columns[0].shape), columns[0].dtype)
+            stacked[: len(columns)] = columns
+            return stacked
+
+        data = jax.tree.map(stack, *several)
+        self._leaves, last, every = _updates(
+            self.agent, self._tree, self._leaves, self.seed, step, len(several), *data
+        )
+        self._unchecked = every, several
+        self.metrics = {name: value for name, value in last.items() if name != FINITE}
+
+    def check(self, step: int) -> None:
+        """Wait for the last call; NotFinite with the batch of its first update that was not."""
+        if self._unchecked is None:
+            return
+        metrics, several = self._unchecked
+        finite = np.asarray(metrics[FINITE])
+        if finite.all():
+            self._unchecked = None
+            return
+        first = int(np.argmin(finite))
+        values = {name: np.ravel(value)[first] for name, value in metrics.items()}
+        bad = ", ".join(f"{name} is {x}" for name, x in values.items() if not np.isfinite(x))
+        batch, *noise = several[first]
+        raise NotFinite(
+            f"{bad} at step {step:,}: lower the learning rates or scale the reward.",
+            batch._asdict() | ({"noise": noise[0]} if noise else {}),
+        )

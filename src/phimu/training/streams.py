@@ -1,0 +1,17 @@
+"""Randomness is counted, not carried: every draw comes from (seed, stream, step), so that a
+resumed run continues the same streams without having saved any."""
+
+import jax
+import numpy as np
+
+WARM_UP, BATCH, RESET, ACT, UPDATE, REFRESH, EVALUATE, INIT = range(8)
+
+
+def stream(seed: int, name: int, step: int) -> np.random.Generator:
+    """The stream of the host."""
+    return np.random.default_rng((seed, name, step))
+
+
+def key(seed: int, name: int, step: int | jax.Array) -> jax.Array:
+    """The stream of a compiled step."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.PRNGKey(seed), name), step)
