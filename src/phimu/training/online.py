@@ -41,6 +41,7 @@ class OnlineRun:
         self._observation = np.zeros(task.spec.observation_dim, np.float32)
         self._actions: list[np.ndarray] = []  # of the open episode
         self._return = 0.0
+        self._prepared: dict[int, Data] = {}  # of the next update, by its number
         self._begin_episode()
 
     def advance(self) -> None:
@@ -101,8 +102,8 @@ class OnlineRun:
         room = min(count, MOST)
         while count:
             together = min(room, count, self._until_refresh())
-            several = [self._draw(self.updates + number) for number in range(together)]
-            self.check()  # after sampling, which the host does while the last update runs
+            several = [self._data(self.updates + number) for number in range(together)]
+            self.check()
             self._refresh_if_due()
             if room == 1:
                 self.learner.learn(self.updates, several[0])
@@ -110,6 +111,19 @@ class OnlineRun:
                 self.learner.learn_several(self.updates, several, room)
             self.updates += together
             count -= together
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Draw the next batch while the update computes, so without the transition to come.
+
+        Where several transitions come in between, as `train_freq` may say, it is drawn when due: a
+        run that is resumed half-way could not draw it again from the buffer as it was.
+        """
+        if self.updates and self.schedule.train_freq == 1:
+            self._prepared = {self.updates: self._draw(self.updates)}
+
+    def _data(self, update: int) -> Data:
+        return self._prepared.pop(update, None) or self._draw(update)
 
     def _draw(self, update: int) -> Data:
         """A batch, and the noise that goes with it."""
@@ -187,6 +201,7 @@ class OnlineRun:
             raise InputError(
                 f"The checkpoint in {saved.directory} was written by another program ({error!r})."
             ) from error
+        self._prepare()
         self._begin_episode()
         for action in open_episode:
             self._observation, reward, *_ = self.task.step(action)
