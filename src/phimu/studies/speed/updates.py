@@ -91,7 +91,7 @@ def update_speed(name: str, rounds: int = ROUNDS, work: float = WORK) -> UpdateS
     agent = settings(*CASES[name])
     seconds, products = time_update(agent, rounds, work)
     gflop = sum(product.work * count for product, count in products.items()) / 1e9
-    best = peak(products, rounds)
+    best = max(peak(products, rounds) for _ in range(2))  # a slow moment must not flatter the share
     return UpdateSpeed(name, 1e3 * seconds, gflop, gflop / seconds, best, gflop / seconds / best)
 
 
