@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from phimu.data.replay import Replay
+from phimu.data.replay import Replay, split
 from phimu.errors import InputError
 from phimu.types import Spec
 
@@ -54,6 +54,18 @@ def test_a_batch_has_its_shapes_and_is_float32(rng):
     batch = replay.sample(7, rng)
     assert [column.shape for column in batch] == [(7, 2), (7, 1), (7,), (7, 2), (7,)]
     assert {column.dtype for column in batch} == {np.dtype(np.float32)}
+
+
+def test_a_batch_in_one_piece_is_the_same_batch():
+    replay = Replay(SPEC, capacity=4, warm_up=0)
+    fill(replay, 1, 9)
+    batch, rows = (
+        sample(30, np.random.default_rng(0)) for sample in (replay.sample, replay.sample_rows)
+    )
+    assert rows.shape == (30, 7)
+    assert rows.flags.c_contiguous  # a device takes it as it is
+    for column, expected in zip(split(rows, SPEC), batch, strict=True):
+        np.testing.assert_array_equal(column, expected)
 
 
 def test_sampling_is_uniform_and_the_generator_alone_decides(rng):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from phimu.agents.presets import override
+from phimu.data.replay import split
 from phimu.environments.task import open_task
 from phimu.errors import NotFinite
 from phimu.training import online
@@ -38,8 +39,8 @@ class Summing:
         return State(state.acting + jnp.sum(batch.reward) * noise), metrics
 
 
-def data(reward: float) -> list[Batch]:
-    return [Batch(*np.full((5, 2), reward, np.float32))]
+def data(reward: float) -> list[np.ndarray]:
+    return [np.full((2, 7), reward, np.float32)]  # two transitions of 1 + 3 + 1 + 1 + 1 numbers
 
 
 def test_updates_run_from_the_first_to_the_last_that_is_there():
@@ -94,13 +95,12 @@ def test_the_public_update_is_the_one_of_the_loop(tiny):
     settings = tiny("sac").settings
     spec = Spec(1, 1)
     rng = np.random.default_rng(0)
-    shapes = ((8, 1), (8, 1), (8,), (8, 1), (8,))
-    batch = Batch(*(rng.standard_normal(shape, np.float32) for shape in shapes))
+    rows = rng.standard_normal((8, 5), np.float32)
     learner = Learner(settings, spec, 3)
     state = settings.init(spec, key(3, INIT, 0))
     for number in range(2):
-        learner.learn(number, [batch])
-        state, metrics = update(settings, state, 3, number, batch)
+        learner.learn(number, [rows])
+        state, metrics = update(settings, state, 3, number, split(rows, spec))
     for here, there in zip(jax.tree.leaves(learner.state), jax.tree.leaves(state), strict=True):
         np.testing.assert_array_equal(here, there)
     assert metrics.keys() == {*learner.metrics, "finite"}

@@ -1,9 +1,19 @@
 """The replay buffer: a ring of transitions, and the warm-up's random trajectories beside it."""
 
+import itertools
+
 import numpy as np
 
 from phimu.errors import InputError
-from phimu.types import Batch, Spec
+from phimu.types import Array, Batch, Spec
+
+
+def split(rows: Array, spec: Spec) -> Batch:
+    """Transitions [..., width], each in one piece, as the columns of a batch."""
+    state, action = spec
+    ends = np.cumsum([0, state, action, 1, state, 1])
+    parts = [rows[..., start:end] for start, end in itertools.pairwise(ends)]
+    return Batch(parts[0], parts[1], parts[2][..., 0], parts[3], parts[4][..., 0])
 
 
 class Replay:
@@ -15,14 +25,13 @@ class Replay:
     def __init__(self, spec: Spec, capacity: int, warm_up: int):
         if capacity < 1:
             raise InputError(f"buffer_size is {capacity}: give at least 1.")
-        self.capacity = capacity
-        self.rows = Batch(
-            observation=np.zeros((capacity, spec.observation_dim), np.float32),
-            action=np.zeros((capacity, spec.action_dim), np.float32),
-            reward=np.zeros(capacity, np.float32),
-            next_observation=np.zeros((capacity, spec.observation_dim), np.float32),
-            terminated=np.zeros(capacity, np.float32),
+        self.capacity, self.spec = capacity, spec
+        # A transition lies in one piece: a sample then takes a fraction of the time that it takes
+        # from an array per column, since what it reads is hardly ever in the processor's cache.
+        self._table = np.zeros(
+            (capacity, 2 * spec.observation_dim + spec.action_dim + 2), np.float32
         )
+        self.rows = split(self._table, spec)  # views of it
         self.random_next = np.zeros((warm_up, spec.observation_dim), np.float32)
         self.added = 0
 
@@ -47,12 +56,15 @@ class Replay:
 
     def sample(self, size: int, rng: np.random.Generator) -> Batch:
         """`size` transitions, uniformly and with replacement."""
-        index = rng.integers(0, len(self), size)
-        return Batch(*(column[index] for column in self.rows))
+        return split(self.sample_rows(size, rng), self.spec)
+
+    def sample_rows(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """The same before `split`, so that one array instead of five goes to a device."""
+        return self._table.take(rng.integers(0, len(self), size), axis=0)
 
     def sample_next(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Next observations from the whole buffer: [size, observation_dim]."""
-        return self.rows.next_observation[rng.integers(0, len(self), size)]
+        return self.sample(size, rng).next_observation
 
     def sample_random_next(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Next observations of random trajectories; of the buffer where there was no warm-up."""

@@ -8,13 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.agents.presets import Agent
+from phimu.data.replay import split
 from phimu.errors import NotFinite
 from phimu.networks import Acting
 from phimu.training.streams import ACT, INIT, UPDATE, key
 from phimu.types import Spec
 
 FINITE = "finite"
-Data = list[Any]  # what an update takes: a batch, and the noise where the agent has some
+# What an update takes: rows of transitions, and the noise where the agent has some.
+Data = list[np.ndarray]
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -34,7 +36,8 @@ def act(
 
 
 # The loop's versions take the leaves of a tree. To flatten and rebuild a state of a hundred arrays
-# in its nested modules for every call takes as long as the call.
+# in its nested modules for every call takes as long as the call. For a like reason they take
+# transitions in one piece.
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -42,15 +45,18 @@ def _act(agent: Any, tree: Any, leaves: Any, observation: Any, seed: int, step: 
     return act(agent, False, jax.tree.unflatten(tree, leaves), observation, seed, step)
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
-def _update(agent: Any, tree: Any, leaves: Any, seed: int, step: int, *data: Any) -> Any:
-    state, metrics = update(agent, jax.tree.unflatten(tree, leaves), seed, step, *data)
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
+def _update(
+    agent: Any, tree: Any, spec: Spec, leaves: Any, seed: int, step: int, rows: Any, *noise: Any
+) -> Any:
+    state = jax.tree.unflatten(tree, leaves)
+    state, metrics = update(agent, state, seed, step, split(rows, spec), *noise)
     return jax.tree.leaves(state), metrics
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+@partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=3)
 def _updates(
-    agent: Any, tree: Any, leaves: Any, seed: int, step: int, count: int, *data: Any
+    agent: Any, tree: Any, spec: Spec, leaves: Any, seed: int, step: int, count: int, *data: Any
 ) -> Any:
     """The first `count` of the updates whose data are stacked, one after the other.
 
@@ -59,15 +65,15 @@ def _updates(
     """
 
     def one(index: jax.Array, state: Any) -> Any:
-        now = jax.tree.map(lambda column: column[index], data)
-        return update(agent, state, seed, step + jnp.int32(index), *now)
+        rows, *noise = (stacked[index] for stacked in data)
+        return update(agent, state, seed, step + jnp.int32(index), split(rows, spec), *noise)
 
     def body(index: jax.Array, carried: Any) -> Any:
         state, metrics = one(index, carried[0])
         return state, {name: carried[1][name].at[index].set(x) for name, x in metrics.items()}
 
     state = jax.tree.unflatten(tree, leaves)
-    room = jax.tree.leaves(data)[0].shape[0]
+    room = data[0].shape[0]
     _, metrics = jax.eval_shape(one, jnp.int32(0), state)
     every = {name: jnp.ones(room, x.dtype) for name, x in metrics.items()}
     state, every = jax.lax.fori_loop(0, count, body, (state, every))
@@ -79,7 +85,7 @@ class Learner:
     """An agent's state between compiled calls."""
 
     def __init__(self, agent: Agent, spec: Spec, seed: int):
-        self.agent, self.seed = agent, seed
+        self.agent, self.spec, self.seed = agent, spec, seed
         self.metrics: dict[str, jax.Array] = {}  # of the last update
         # Of the last call: the metrics of each of its updates, and their data.
         self._unchecked: tuple[dict[str, jax.Array], list[Data]] | None = None
@@ -103,22 +109,18 @@ class Learner:
     def learn(self, step: int, data: Data) -> None:
         """The update with this number, begun but not waited for; `check` first."""
         self._leaves, metrics = _update(
-            self.agent, self._tree, self._leaves, self.seed, step, *data
+            self.agent, self._tree, self.spec, self._leaves, self.seed, step, *data
         )
         self._unchecked = metrics, [data]
         self.metrics = {name: value for name, value in metrics.items() if name != FINITE}
 
     def learn_several(self, step: int, several: list[Data], room: int) -> None:
         """The same for updates from `step` on in one call; the programs are those of `room`."""
-
-        def stack(*columns: np.ndarray) -> np.ndarray:
-            stacked = np.zeros((room, *columns[0].shape), columns[0].dtype)
-            stacked[: len(columns)] = columns
-            return stacked
-
-        data = jax.tree.map(stack, *several)
+        data = [np.zeros((room, *each.shape), np.float32) for each in several[0]]
+        for stacked, parts in zip(data, zip(*several, strict=True), strict=True):
+            stacked[: len(several)] = parts
         self._leaves, last, every = _updates(
-            self.agent, self._tree, self._leaves, self.seed, step, len(several), *data
+            self.agent, self._tree, self.spec, self._leaves, self.seed, step, len(several), *data
         )
         self._unchecked = every, several
         self.metrics = {name: value for name, value in last.items() if name != FINITE}
@@ -135,8 +137,9 @@ class Learner:
         first = int(np.argmin(finite))
         values = {name: np.ravel(value)[first] for name, value in metrics.items()}
         bad = ", ".join(f"{name} is {x}" for name, x in values.items() if not np.isfinite(x))
-        batch, *noise = several[first]
+        rows, *noise = several[first]
+        batch = {name: column.copy() for name, column in split(rows, self.spec)._asdict().items()}
         raise NotFinite(
             f"{bad} at step {step:,}: lower the learning rates or scale the reward.",
-            batch._asdict() | ({"noise": noise[0]} if noise else {}),
+            batch | ({"noise": noise[0]} if noise else {}),
         )

@@ -128,7 +128,7 @@ class OnlineRun:
     def _draw(self, update: int) -> Data:
         """A batch, and the noise that goes with it."""
         rng = stream(self.seed, BATCH, update)
-        data: Data = [self.replay.sample(self.schedule.batch_size, rng)]
+        data: Data = [self.replay.sample_rows(self.schedule.batch_size, rng)]
         if isinstance(self.agent, CtrlUcb):
             data.append(
                 self.agent.noise.draw(
