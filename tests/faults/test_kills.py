@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,14 @@ COMMANDS = {
     "sac": ["dmc/walker-run-v0", *FLAGS.split(), "--agent", "sac"],
 }
 PACKAGES = {"ctrl-ucb-m": "mujoco", "sac": "dm_control"}
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A job in the background ignores SIGINT, and its children would too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def start(agent: str, run: Path) -> subprocess.Popen:
@@ -180,10 +189,12 @@ import time
 from phimu.training.stopping import stop_requests
 with stop_requests() as stop:
     print("ready", flush=True)
-    while not stop.number:
+    for _ in range(3_000):
+        if stop.number:
+            print("heard", flush=True)
+            break
         time.sleep(0.01)
-    print("heard", flush=True)
-    time.sleep(60)
+    time.sleep(30)
 """
 
 
