@@ -171,7 +171,7 @@ def test_train_help_names_every_setting(agent: str, capsys: pytest.CaptureFixtur
     chosen = preset(agent, "small")
     expected = {*flags_of(chosen.settings), *flags_of(chosen.schedule), *flags_of(Output())}
     assert {"--discount", "--batch-size", "--runs"} <= expected
-    own = {"--agent", "--preset", "--steps", "--seed", "--option", "--threads"}
+    own = {"--agent", "--preset", "--steps", "--seed", "--option", "--devices", "--threads"}
     assert expected | own <= set(words)
 
 
@@ -307,8 +307,21 @@ def test_threads_are_in_the_manifest_and_another_number_is_said(
 
 def test_threads_are_set_before_anything_is_imported(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "phimu", *training("sac", tmp_path, 5, "--threads", 1)]
-    subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    quickly = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    subprocess.run([str(word) for word in command], check=True, capture_output=True, env=quickly)
     assert json.loads((only_run(tmp_path) / "manifest.json").read_text())["threads"] == 1
+
+
+def test_a_run_on_two_devices_goes_on_with_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-m", "phimu", *training("sac", tmp_path, 30, "--devices", 2)]
+    quickly = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    subprocess.run([str(word) for word in command], check=True, capture_output=True, env=quickly)
+    assert json.loads((only_run(tmp_path) / "manifest.json").read_text())["devices"] == 2
+    assert phimu(*training("sac", tmp_path, 40, "--quiet")) == 0
+    assert "had devices 2 and now has 1, which changes rounding" in capsys.readouterr().err
+    assert rows(only_run(tmp_path))[-1]["step"] == 40
 
 
 def test_tensorboard_events(tmp_path: Path) -> None:
@@ -491,6 +504,8 @@ ONE_SENTENCE = {
     ),
     "no threads": (["train", MAZE, "--threads", 0], "threads is 0"),
     "threads that are no number": (["demo", "--threads", "all"], "--threads"),
+    "no devices": (["train", MAZE, "--devices", 0], "devices is 0"),
+    "more devices than there are": (["train", MAZE, "--devices", 64], "devices is 64"),
     "no steps": (["train", MAZE, "--steps", 0], "steps is 0"),
     "negative seed": (["train", MAZE, "--seed", -1], "seed is -1"),
     "empty buffer": (["train", MAZE, *TINY, "--buffer-size", 0], "buffer_size is 0"),

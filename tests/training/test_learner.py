@@ -72,7 +72,7 @@ def test_the_batch_that_brought_a_number_that_is_not_finite_is_found(bad):
         np.testing.assert_array_equal(caught.value.arrays["reward"], [np.inf] * 2)
 
 
-@pytest.mark.parametrize(("agent", "most"), [("sac", 32), ("ctrl-ucb-m", 32), ("ctrl-ucb-l", 3)])
+@pytest.mark.parametrize(("agent", "most"), [("sac", 32), ("ctrl-ucb-l", 3)])
 def test_a_round_in_one_call_equals_single_updates_to_the_bit(tiny, agent, most, monkeypatch):
     """Also where refreshes of the covariance cut it, and a round is longer than a call."""
     own = {} if agent == "sac" else {"bonus_scale": 5.0, "refresh_every": 5}

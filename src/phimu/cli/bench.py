@@ -44,8 +44,9 @@ def _run(
         peers_only: our SAC's training loop against those of Stable-Baselines3 and sbx. They are
             installed into a virtual environment in your cache directory, some gigabytes, when
             this is first asked for. A round takes about a minute.
-        scaling_only: how an update's time grows with feature_dim, batch_size and negatives, and
-            the time of a sample from replay with buffer_size: time ~ size ** exponent.
+        scaling_only: how an update's time grows with feature_dim, batch_size, negatives and devices
+            (on the CPU virtual ones), and the time of a sample from replay with buffer_size: time ~
+            size ** exponent.
         side_by_side_only: two training loops at once with a thread each, against each alone. A
             minute or two.
         rounds: how often each thing is timed; the quickest round counts, of tasks the median ratio.

@@ -13,6 +13,10 @@ from phimu.cli.arguments import parse as read
 from phimu.errors import InputError
 from phimu.training.session import Output, RunConfig, train
 
+DEVICES = (
+    "how many share each batch: GPUs, or else virtual devices on the CPU; batch_size and negatives "
+    "must be multiples of it. Another number rounds otherwise"
+)
 OPTION = "constructor arguments of the task, as --option noise=0.5 reward=dense"
 TASK = tyro.conf.arg(metavar="TASK", help="a Gymnasium id, such as Pendulum-v1")
 
@@ -30,7 +34,7 @@ def main(arguments: list[str]) -> None:
         seed=request.seed,
         task_options=task_options(request.option),
     )
-    directory = train(config, request.steps, request.output)
+    directory = train(config, request.steps, request.output, request.devices)
     print(directory.path)
 
 
@@ -46,6 +50,7 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
             ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
             ("seed", Annotated[int, _help("of everything random")], 0),
             ("option", Annotated[tuple[str, ...], _help(OPTION)], ()),
+            ("devices", Annotated[int, _help(DEVICES)], 1),
             ("threads", Annotated[int | None, _help(THREADS)], None),
             ("output", Output, Output()),
             ("settings", type(settings), settings),

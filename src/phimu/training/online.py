@@ -13,6 +13,7 @@ from phimu.data.replay import Replay
 from phimu.environments.task import Task
 from phimu.errors import InputError
 from phimu.training import checkpoint
+from phimu.training.devices import check_sizes
 from phimu.training.evaluation import Policy
 from phimu.training.learner import FINITE, Data, Learner, act, update
 from phimu.training.memory import keep_freed_memory
@@ -27,12 +28,16 @@ MOST = 32  # updates in a compiled call: their batches are in memory at once
 class OnlineRun:
     """An agent learning in a task: `advance` is one step of the environment."""
 
-    def __init__(self, agent: Agent, task: Task, schedule: Schedule, seed: int):
+    def __init__(self, agent: Agent, task: Task, schedule: Schedule, seed: int, devices: int = 1):
         if not 0 <= seed < 2**31:
             raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
+        sizes = {"batch_size": schedule.batch_size}
+        if isinstance(agent, CtrlUcb):
+            sizes["negatives"] = agent.noise.negatives
+        check_sizes(devices, sizes)
         keep_freed_memory()  # before the first use of JAX, whose threads would get arenas
         self.agent, self.task, self.schedule, self.seed = agent, task, schedule, seed
-        self.learner = Learner(agent, task.spec, seed)
+        self.learner = Learner(agent, task.spec, seed, devices)
         self.replay = Replay(task.spec, schedule.buffer_size, schedule.learning_starts)
         self.step = self.updates = self.episodes = 0
         self._simulated = 0  # simulator steps of all episodes but the open one

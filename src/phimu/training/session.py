@@ -12,6 +12,7 @@ from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, NotFinite, Stopped
 from phimu.training import checkpoint
 from phimu.training.compilation import cache_compilation
+from phimu.training.devices import use_devices
 from phimu.training.evaluation import evaluate
 from phimu.training.files import write_arrays
 from phimu.training.lock import locked
@@ -106,18 +107,20 @@ class Output:
     """Also log to this Weights & Biases project."""
 
 
-def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
+def train(config: RunConfig, steps: int, output: Output, devices: int = 1) -> RunDirectory:
     """Run to `steps` environment steps, from the last checkpoint if there is one."""
     if steps < 1:
         raise InputError(f"steps is {steps}: give at least 1 environment step.")
+    use_devices(devices)
     cache_compilation()
     task = open_task(config.task, **config.task_options)
     # Before the directory: what cannot begin leaves nothing behind.
-    run = OnlineRun(config.settings, task, config.schedule, config.seed)
+    run = OnlineRun(config.settings, task, config.schedule, config.seed, devices)
     path = output.run_dir or config.path(output.runs, task.suite)
     with locked(path, _say):
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-        directory = open_run(path, config.to_json(), command, {"threads": threads_in_use()})
+        machine = {"threads": threads_in_use(), "devices": devices}
+        directory = open_run(path, config.to_json(), command, machine)
         saved = checkpoint.load(directory.checkpoints, say=_say)
         if saved is not None:
             run.restore(saved, say=_say)
@@ -147,7 +150,7 @@ def train(config: RunConfig, steps: int, output: Output) -> RunDirectory:
 def _compare_sessions(path: Path) -> None:
     """Say so where this session rounds otherwise than the one before."""
     before, now = sessions(path)[-2:]
-    for name in ("threads",):
+    for name in ("threads", "devices"):
         if before.get(name, now[name]) != now[name]:
             _say(
                 f"This run had {name} {before[name]} and now has {now[name]}, which changes "

@@ -8,17 +8,19 @@ import numpy as np
 
 from phimu.agents.presets import Agent, Preset, Schedule, override
 from phimu.data.replay import Replay
-from phimu.studies.speed import updates
+from phimu.studies.speed import devices, updates
 from phimu.studies.speed.loop import fill
 from phimu.training.memory import keep_freed_memory
 
 BATCH = 256
+CASE = "ctrl-ucb-m 256-256-256, bonus"  # of updates.CASES
 _DOUBLING = (64, 128, 256, 512, 1024, 2048, 4096)
 SIZES: dict[str, tuple[int, ...]] = {
     "feature_dim": (128, 256, 512, 1024, 2048),
     "batch_size": _DOUBLING,
     "negatives": _DOUBLING,
     "buffer_size": (10_000, 100_000, 1_000_000),
+    "devices": (1, 2, 4),
 }
 
 
@@ -77,9 +79,15 @@ def _buffer_size(size: int, rounds: int, work: float) -> float:
     return min(times[1:])
 
 
+def _devices(size: int, rounds: int, work: float) -> float:
+    """JAX's devices are made once, so each number has a process of its own."""
+    return devices.update_seconds(CASE, size, rounds, work)
+
+
 MEASURES: dict[str, Callable[[int, int, float], float]] = {
     "feature_dim": _feature_dim,
     "batch_size": _batch_size,
     "negatives": _negatives,
     "buffer_size": _buffer_size,
+    "devices": _devices,
 }

@@ -1,0 +1,189 @@
+"""Four devices compute what one computes. JAX's devices are made once, so a child has them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from phimu.errors import InputError
+from phimu.training.devices import check_sizes, use_devices
+
+DEVICES = 4
+CASES = [f"{loss} {ratio}" for loss in ("ranking", "binary") for ratio in ("linear", "exponential")]
+ALMOST = 1e-6  # of the norm of an array: float32 sums in another order
+
+
+@pytest.fixture(scope="module")
+def differences():
+    """By case and part: the largest difference between one device and four, of its norm."""
+    environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # most of it is compiling
+    child = [sys.executable, __file__]
+    done = subprocess.run(child, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_loss_and_gradient_are_those_of_the_whole_batch(differences, case):
+    for part in ("loss", "metrics of the loss", "gradient"):
+        assert differences[case][part] < ALMOST, part
+
+
+@pytest.mark.parametrize("case", ["whole ctrl-ucb-m", "whole sac"])
+def test_an_update_is_that_of_the_whole_batch(differences, case):
+    """Losses, gradients (Adam's first moments are such) and what became of the state."""
+    assert {"losses", "gradient of the critic", "gradient of the actor"} < differences[case].keys()
+    assert ("gradient of phi and mu" in differences[case]) == (case != "whole sac")
+    for part, difference in differences[case].items():
+        assert difference < ALMOST, part
+
+
+def test_every_device_keeps_the_whole_state(differences):
+    assert differences["replicated"] is True
+
+
+def test_several_updates_in_a_call_are_the_same_on_several_devices(differences):
+    assert differences["several"] < 1e-5
+
+
+def test_a_run_goes_on_with_another_number_of_devices(differences):
+    """Of eight updates, with a refresh of the covariance, the first four before the checkpoint."""
+    assert differences["resumed with fewer"] < 1e-4
+    assert differences["resumed with more"] < 1e-4
+
+
+def test_sizes_are_multiples_of_the_devices():
+    check_sizes(4, {"batch_size": 8, "negatives": 0})
+    with pytest.raises(InputError, match="negatives is 6: with 4 devices give a multiple of 4"):
+        check_sizes(4, {"batch_size": 8, "negatives": 6})
+
+
+def test_what_is_not_there_is_not_used():
+    assert len(jax.devices()) == 1  # and JAX has started
+    use_devices(1)
+    with pytest.raises(InputError, match="devices is 0: give at least 1"):
+        use_devices(0)
+    with pytest.raises(InputError, match="devices is 64, but JAX has 1 here: give at most"):
+        use_devices(64)
+
+
+# The child
+
+
+def child() -> None:
+    use_devices(DEVICES)
+    import tempfile
+    from pathlib import Path
+
+    import numpy as np
+
+    from phimu.agents.presets import Schedule, override, preset
+    from phimu.data.replay import split
+    from phimu.environments.task import open_task
+    from phimu.training import checkpoint
+    from phimu.training.devices import placement
+    from phimu.training.learner import Learner
+    from phimu.training.online import OnlineRun
+
+    schedule = Schedule(learning_starts=20, batch_size=64, buffer_size=100)
+    task = open_task("phimu/FourRooms-v0")
+    rng = np.random.default_rng(0)
+    place = placement(DEVICES)
+    assert place is not None
+
+    def settings(case: str):
+        changes = {"actor_sizes": (24,), "critic_width": 24, "normalise_observations": True}
+        if case == "sac":
+            return override(preset("sac", "small"), changes).settings
+        loss, ratio = case.split()
+        outputs = ("softmax", "softplus") if ratio == "linear" else ("unit_variance", "tanh")
+        changes |= {"loss": loss, "ratio": ratio, "phi_output": outputs[0], "mu_output": outputs[1]}
+        changes |= {"feature_dim": 24, "feature_sizes": (24,), "negatives": 32, "bonus_scale": 1.0}
+        changes |= {"marginal_weight": 0.1, "next_noise": 0.1, "planner_rows": 20}
+        changes |= {"refresh_every": 3}
+        return override(preset("ctrl-ucb-m", "small"), changes).settings
+
+    def data(agent) -> list[np.ndarray]:
+        shapes = [(64, 8)] + [(32, 2)] * hasattr(agent, "noise")
+        return [rng.standard_normal(shape, np.float32) for shape in shapes]
+
+    def difference(one, other) -> float:
+        a, b = (
+            np.concatenate([np.ravel(leaf).astype(np.float64) for leaf in jax.tree.leaves(tree)])
+            for tree in (one, other)
+        )
+        return float(np.linalg.norm(a - b) / np.linalg.norm(a))
+
+    def gradient(agent, features, rows, noise):
+        loss = jax.value_and_grad(agent.representation.objective, has_aux=True)
+        return loss(features, split(rows, task.spec), noise, agent.noise, None)
+
+    def parts(learner) -> dict:
+        state, planner = learner.state, learner.state.planner
+        found = {
+            "losses": learner.metrics,
+            "gradient of the critic": planner.critic_optimiser[0].mu,
+            "gradient of the actor": planner.actor_optimiser[0].mu,
+            "gradient of the entropy weight": planner.entropy_optimiser[0].mu,
+            "state": state,
+        }
+        if hasattr(state, "representation"):
+            found["gradient of phi and mu"] = state.representation.optimiser[0].mu
+        return found
+
+    found: dict = {"replicated": True}
+    for case in CASES:
+        agent = settings(case)
+        features = agent.representation.init(task.spec, jax.random.PRNGKey(0)).features
+        drawn, compiled = data(agent), jax.jit(gradient, static_argnums=0)
+        (loss, metrics), grads = compiled(agent, features, *drawn)
+        (loss_4, metrics_4), grads_4 = compiled(
+            agent, jax.device_put(features, place.whole), *jax.device_put(drawn, place.rows)
+        )
+        found[case] = {
+            "loss": difference(loss, loss_4),
+            "metrics of the loss": difference(metrics, metrics_4),
+            "gradient": difference(grads, grads_4),
+        }
+    for name, case in (("whole ctrl-ucb-m", CASES[1]), ("whole sac", "sac")):
+        agent = settings(case)
+        several = [data(agent) for _ in range(3)]
+        learners = [Learner(agent, task.spec, 0, devices) for devices in (1, DEVICES)]
+        for learner in learners:
+            learner.learn(0, several[0])
+            learner.check(0)
+        one, four = map(parts, learners)
+        found[name] = {part: difference(one[part], four[part]) for part in one}
+        found["replicated"] &= all(
+            leaf.sharding.is_fully_replicated and len(leaf.devices()) == DEVICES
+            for leaf in learners[1]._leaves
+        )
+    for learner in learners:  # SAC's
+        learner.learn_several(1, several[1:], room=3)
+        learner.check(0)
+    found["several"] = difference(*(learner.state for learner in learners))
+
+    def run(devices: int) -> OnlineRun:
+        return OnlineRun(settings(CASES[1]), open_task("phimu/FourRooms-v0"), schedule, 0, devices)
+
+    def advance(run: OnlineRun, step: int) -> OnlineRun:
+        while run.step < step:
+            run.advance()
+        run.check()
+        return run
+
+    whole = advance(run(1), 27)
+    for name, before, after in (("fewer", DEVICES, 1), ("more", 1, DEVICES)):
+        with tempfile.TemporaryDirectory() as directory:
+            advance(run(before), 23).save(Path(directory))
+            again = run(after)
+            again.restore(checkpoint.load(Path(directory)), print)
+            found[f"resumed with {name}"] = difference(whole.state, advance(again, 27).state)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    child()
