@@ -1,0 +1,41 @@
+"""Logged transitions in memory: the one form that every file format is read into."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from phimu.types import Spec
+
+
+class Transitions(NamedTuple):
+    """N transitions, those of an episode one after the other and in order."""
+
+    observation: np.ndarray  # [N, observation_dim] float32
+    action: np.ndarray  # [N, action_dim] float32, in [-1, 1]
+    reward: np.ndarray  # [N] float32
+    next_observation: np.ndarray  # [N, observation_dim] float32
+    terminated: np.ndarray  # [N] bool: s' has no future
+    truncated: np.ndarray  # [N] bool: the episode was cut here, s' has one
+    episode: np.ndarray  # [N] int32, 0, 1, 2, ... without gaps
+
+
+@dataclass(frozen=True)
+class OfflineSet:
+    """A set and where it comes from."""
+
+    transitions: Transitions
+    name: str  # such as hopper_medium: it names run directories
+    layout: str  # "d4rl", "minari" or "arrays"
+    sha256: str  # of the file, or of the columns where there is none
+    task: str | None = None  # the Gymnasium id that policies can be evaluated in, where it is known
+    action_low: np.ndarray | None = None  # [action_dim]; what -1 and 1 mean in the task
+    action_high: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.transitions.reward)
+
+    @property
+    def spec(self) -> Spec:
+        columns = self.transitions
+        return Spec(columns.observation.shape[1], columns.action.shape[1])
