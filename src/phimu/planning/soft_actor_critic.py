@@ -19,6 +19,8 @@ from phimu.planning.critics import CriticName, Twin, twin, values
 from phimu.types import Batch, Metrics, Spec
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
+# (observation, an action of the policy, its log density) -> how far from the behaviour: [B]
+Regulariser = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 class Planner(NamedTuple):
@@ -61,6 +63,12 @@ class SoftActorCritic:
     """Where the automatic entropy weight starts."""
     target_entropy: float | None = None
     """Entropy the policy is held at; by default minus the number of action dimensions."""
+    entropy_in_target: bool = True
+    """Whether the target of Q holds the entropy of the next action, as in appendix B."""
+    behaviour_weight: float = 0.0
+    """Of the divergence from the behaviour policy in the actor's loss ("Behavior regularizer")."""
+    value_penalty: bool = False
+    """Whether the target of Q is lowered by that divergence at s' as well (BRAC-v)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.discount < 1:
@@ -71,6 +79,8 @@ class SoftActorCritic:
             raise InputError(
                 f"initial_entropy_weight is {self.initial_entropy_weight}: give a positive number."
             )
+        if self.behaviour_weight < 0:
+            raise InputError(f"behaviour_weight is {self.behaviour_weight}: give 0 or more.")
 
     def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
         return (
@@ -103,10 +113,12 @@ class SoftActorCritic:
         batch: Batch,
         key: jax.Array,
         here: jax.Array | None = None,
+        regulariser: Regulariser | None = None,
     ) -> tuple[Planner, Metrics]:
         """One critic, one actor and one entropy-weight step, then the target critic's.
 
-        `here` is phi(s, a) of the batch, for callers who have it already.
+        `here` is phi(s, a) of the batch, for callers who have it already. `regulariser` is the
+        divergence from the behaviour policy at one action of the policy, for offline learning.
         """
         # One draw for both: on a CPU each is a loop of its own.
         for_target, for_policy = jax.random.normal(key, (2, *batch.action.shape))
@@ -117,7 +129,12 @@ class SoftActorCritic:
         next_value = jnp.min(
             values(state.slow_critic, phi(batch.next_observation, next_action)), axis=0
         )
-        next_value = next_value - weight * next_log_density
+        if self.entropy_in_target:
+            next_value = next_value - weight * next_log_density
+        if regulariser is not None and self.value_penalty:
+            next_value = next_value - self.behaviour_weight * regulariser(
+                batch.next_observation, next_action, next_log_density
+            )
         target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
         if here is None:
             here = phi(batch.observation, batch.action)
@@ -131,12 +148,18 @@ class SoftActorCritic:
         updates, critic_optimiser = for_critic.update(grads, state.critic_optimiser)
         critic = eqx.apply_updates(state.critic, updates)
 
-        def actor_loss(actor: TanhGaussian) -> tuple[jax.Array, jax.Array]:
+        def actor_loss(actor: TanhGaussian) -> tuple[jax.Array, Metrics]:
             action, log_density = actor.with_noise(batch.observation, for_policy)
             value = jnp.min(values(critic, phi(batch.observation, action)), axis=0)
-            return jnp.mean(weight * log_density - value), -jnp.mean(log_density)
+            loss = weight * log_density - value
+            told = {"entropy": -jnp.mean(log_density)}
+            if regulariser is not None:
+                divergence = regulariser(batch.observation, action, log_density)
+                loss = loss + self.behaviour_weight * divergence
+                told["divergence"] = jnp.mean(divergence)
+            return jnp.mean(loss), told
 
-        (policy_loss, entropy), grads = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
+        (policy_loss, told), grads = jax.value_and_grad(actor_loss, has_aux=True)(state.actor)
         actor_gradient = norm(grads)
         updates, actor_optimiser = for_actor.update(grads, state.actor_optimiser)
         actor = eqx.apply_updates(state.actor, updates)
@@ -145,7 +168,9 @@ class SoftActorCritic:
         if aim is None:
             aim = -float(batch.action.shape[-1])
         # d/dw of exp(w) (entropy - aim), without the factor exp(w): steps do not vanish with it
-        updates, entropy_optimiser = for_entropy.update(entropy - aim, state.entropy_optimiser)
+        updates, entropy_optimiser = for_entropy.update(
+            told["entropy"] - aim, state.entropy_optimiser
+        )
         log_weight = state.log_entropy_weight + updates
 
         state = Planner(
@@ -161,8 +186,8 @@ class SoftActorCritic:
             "td_loss": td_loss,
             "value": value,
             "policy_loss": policy_loss,
-            "entropy": entropy,
             "entropy_weight": weight,
             "critic_gradient": critic_gradient,
             "actor_gradient": actor_gradient,
+            **told,
         }
