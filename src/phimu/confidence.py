@@ -4,7 +4,9 @@ b(s, a) = min(bonus_scale * sqrt(phi' Sigma^-1 phi), 2), Sigma = sum phi phi' + 
 unit-norm phi. Added to the reward it is CTRL-UCB's bonus, taken from it CTRL-LCB's penalty.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +51,17 @@ class Elliptical:
         runs on its own clock and outside the compiled step.
         """
         rows = unit_rows(np.asarray(phi, np.float64))
-        covariance = rows.T @ rows * (buffer_size / len(rows))
+        return self._whitening(rows.T @ rows * (buffer_size / len(rows)))
+
+    def fit(self, parts: Iterable[np.ndarray]) -> jax.Array:
+        """The same from all rows, which come in parts [n, d]: for data that does not grow."""
+        total: Any = 0.0
+        for phi in parts:
+            rows = unit_rows(np.asarray(phi, np.float64))
+            total = total + rows.T @ rows
+        return self._whitening(total)
+
+    def _whitening(self, covariance: np.ndarray) -> jax.Array:
         covariance[np.diag_indices_from(covariance)] += self.ridge
         return jnp.asarray(whitening(covariance, self.ridge), jnp.float32)
 

@@ -16,8 +16,8 @@ from phimu.training.evaluation import evaluate
 from phimu.training.lock import locked
 from phimu.training.online import OnlineRun, act
 from phimu.training.progress import Progress
+from phimu.training.run_config import RunConfig, load_config
 from phimu.training.run_directory import RunDirectory, open_run
-from phimu.training.session import RunConfig, load_config
 
 
 class Model:

@@ -8,7 +8,8 @@ import tyro
 from phimu.agents.presets import override, preset
 from phimu.cli.arguments import THREADS, call
 from phimu.cli.pictures import report
-from phimu.training.session import Output, RunConfig, load_run, train
+from phimu.training.run_config import RunConfig
+from phimu.training.session import Output, train
 
 
 def main(arguments: list[str]) -> None:
@@ -49,5 +50,4 @@ def _run(
     options = {"random_start": True}
     config = RunConfig("phimu/FourRooms-v0", agent, settings, schedule, seed, options)
     directory = train(config, steps, Output(runs=runs))
-    config, run = load_run(directory.path)
-    report(config, run, directory, episodes)
+    report(directory, episodes)

@@ -56,9 +56,11 @@ def _run(
         if option:
             raise InputError("option is for --policy random: a run has the options of its own.")
         config, loaded = load_run(Path(run))
-        name, options = config.task, config.task_options
-        task, chosen = loaded.task, loaded.policy
-        facts = {"task": name, "agent": config.agent, "step": loaded.step}
+        if config.evaluation_task is None:
+            raise InputError(f"{run} was trained on data that names no environment to run it in.")
+        name, options = config.evaluation_task, config.task_options
+        task, chosen = open_task(name, **options), loaded.policy
+        facts = {"task": config.task, "agent": config.agent, "step": loaded.step}
     print(json.dumps(facts | evaluate(chosen(), task, episodes, seed).summary()))
     if video is not None:
         film(video, name, options, task, chosen(), seed)

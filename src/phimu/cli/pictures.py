@@ -11,13 +11,14 @@ from rich.table import Table
 
 from phimu.cli.arguments import call
 from phimu.environments.task import open_task
+from phimu.errors import InputError
 from phimu.studies.curves import curves_of_runs
 from phimu.studies.figures import heat_map, learning_curves
 from phimu.studies.maze import maze_of, panels, scores
 from phimu.training.evaluation import evaluate
 from phimu.training.online import OnlineRun
 from phimu.training.run_directory import RunDirectory, write_atomically
-from phimu.training.session import RunConfig, load_run
+from phimu.training.session import load_run
 
 
 def plot(arguments: list[str]) -> None:
@@ -49,14 +50,16 @@ def heatmap(arguments: list[str]) -> None:
             run: a run directory of CTRL in phimu/FourRooms-v0.
             episodes: evaluation episodes for the success rate.
         """
-        config, loaded = load_run(run)
-        report(config, loaded, RunDirectory(run), episodes)
+        report(RunDirectory(run), episodes)
 
     call(run, arguments, "phimu heatmap")
 
 
-def report(config: RunConfig, run: OnlineRun, directory: RunDirectory, episodes: int) -> None:
+def report(directory: RunDirectory, episodes: int) -> None:
     """Scores and heat map of a maze run, written into its directory and printed."""
+    config, run = load_run(directory.path)
+    if not isinstance(run, OnlineRun):
+        raise InputError(f"{directory.path} was trained on logged data: name the run of a maze.")
     maze = maze_of(run)
     result = scores(run)
     own_start = open_task(config.task, **config.task_options | {"random_start": False})

@@ -6,12 +6,20 @@ from typing import Annotated, Any
 
 import tyro
 
+from phimu.agents.offline_presets import (
+    OFFLINE_DESCRIPTIONS,
+    OFFLINE_PRESET_DESCRIPTIONS,
+    offline_preset,
+)
 from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
 from phimu.cli import peek
 from phimu.cli.arguments import THREADS
 from phimu.cli.arguments import parse as read
+from phimu.data.offline import is_source, open_set
 from phimu.errors import InputError
-from phimu.training.session import Output, RunConfig, train
+from phimu.training.run_config import Dataset, RunConfig
+from phimu.training.run_directory import RunDirectory
+from phimu.training.session import Output, train, train_offline
 
 DEVICES = (
     "how many share each batch: GPUs, or else virtual devices on the CPU; batch_size and negatives "
@@ -19,13 +27,31 @@ DEVICES = (
 )
 OPTION = "constructor arguments of the task, as --option noise=0.5 reward=dense"
 TASK = tyro.conf.arg(metavar="TASK", help="a Gymnasium id, such as Pendulum-v1")
+DATA = tyro.conf.arg(
+    metavar="DATA", help="d4rl:FILE, minari:ID or minari:DIRECTORY, or a file of arrays (.npz)"
+)
+NONE = "none"
+POLICY_STEPS = "updates of the policy to train to; those of the phases before it come on top"
+EVALUATION_TASK = (
+    "the Gymnasium id to evaluate the policy in; by default the one that the data names, and "
+    f"{NONE} for no evaluation but estimates from the data"
+)
 
 
 def main(arguments: list[str]) -> None:
-    # The agent and the preset decide which settings there are and what their defaults are.
-    agent = peek(arguments, "--agent", "ctrl-ucb-m")
+    # What is trained on, the agent and the preset decide which settings there are, and their
+    # defaults.
+    offline = bool(arguments) and is_source(arguments[0])
+    agent = peek(arguments, "--agent", "ctrl-lcb" if offline else "ctrl-ucb-m")
     chosen = peek(arguments, "--preset", "small")
-    request = parse(arguments, agent, chosen)
+    if offline:
+        directory = _train_offline(parse_offline(arguments, agent, chosen), agent)
+    else:
+        directory = _train(parse(arguments, agent, chosen), agent)
+    print(directory.path)
+
+
+def _train(request: Any, agent: str) -> RunDirectory:
     config = RunConfig(
         task=request.task,
         agent=agent,
@@ -34,23 +60,69 @@ def main(arguments: list[str]) -> None:
         seed=request.seed,
         task_options=task_options(request.option),
     )
-    directory = train(config, request.steps, request.output, request.devices)
-    print(directory.path)
+    return train(config, request.steps, request.output, request.devices)
+
+
+def _train_offline(request: Any, agent: str) -> RunDirectory:
+    data = open_set(request.data, request.sha256)
+    task = data.task if request.task is None else request.task
+    config = RunConfig(
+        task=data.name,
+        agent=agent,
+        settings=request.settings,
+        schedule=request.schedule,
+        seed=request.seed,
+        task_options=task_options(request.option),
+        dataset=Dataset.of(data, None if task == NONE else task),
+    )
+    return train_offline(config, data, request.steps, request.output)
 
 
 def parse(arguments: list[str], agent: str, chosen: str) -> Any:
     """The request as a dataclass whose settings are the agent's, with the preset as default."""
     settings, schedule = preset(agent, chosen)
+    own = [
+        ("task", Annotated[str, tyro.conf.Positional, TASK]),
+        ("agent", Annotated[str, _help(_list(DESCRIPTIONS))], agent),
+        ("preset", Annotated[str, _help(_list(PRESET_DESCRIPTIONS))], chosen),
+        ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
+        ("devices", Annotated[int, _help(DEVICES)], 1),
+    ]
+    about = (
+        "Train an agent. The run directory is named after the configuration, and running the "
+        "same command again resumes it. Defaults below are those of the preset. In place of TASK, "
+        "d4rl:FILE, minari:ID or a file of arrays trains on logged data: `phimu train d4rl:FILE "
+        "--help` lists what there is then."
+    )
+    return _read(arguments, own, settings, schedule, about)
+
+
+def parse_offline(arguments: list[str], agent: str, chosen: str) -> Any:
+    """The same for a set of transitions."""
+    settings, schedule = offline_preset(agent, chosen)
+    own = [
+        ("data", Annotated[str, tyro.conf.Positional, DATA]),
+        ("agent", Annotated[str, _help(_list(OFFLINE_DESCRIPTIONS))], agent),
+        ("preset", Annotated[str, _help(_list(OFFLINE_PRESET_DESCRIPTIONS))], chosen),
+        ("steps", Annotated[int, _help(POLICY_STEPS)], 200_000),
+        ("task", Annotated[str | None, _help(EVALUATION_TASK)], None),
+        ("sha256", Annotated[str | None, _help("what the file's must be")], None),
+    ]
+    about = (
+        "Train an agent on logged data. The run directory is named after the configuration and "
+        "the content of the set, and running the same command again resumes it. Defaults below "
+        "are those of the preset."
+    )
+    return _read(arguments, own, settings, schedule, about)
+
+
+def _read(arguments: list[str], own: list[Any], settings: Any, schedule: Any, about: str) -> Any:
     request = dataclasses.make_dataclass(
         "Train",
         [
-            ("task", Annotated[str, tyro.conf.Positional, TASK]),
-            ("agent", Annotated[str, _help(_list(DESCRIPTIONS))], agent),
-            ("preset", Annotated[str, _help(_list(PRESET_DESCRIPTIONS))], chosen),
-            ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
+            *own,
             ("seed", Annotated[int, _help("of everything random")], 0),
             ("option", Annotated[tuple[str, ...], _help(OPTION)], ()),
-            ("devices", Annotated[int, _help(DEVICES)], 1),
             ("threads", Annotated[int | None, _help(THREADS)], None),
             ("output", Output, Output()),
             ("settings", type(settings), settings),
@@ -62,10 +134,7 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
         tyro.conf.configure(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)(request),
         arguments,
         prog="phimu train",
-        description=(
-            "Train an agent. The run directory is named after the configuration, and running the "
-            "same command again resumes it. Defaults below are those of the preset."
-        ),
+        description=about,
     )
 
 

@@ -9,6 +9,10 @@ from phimu.data.offline import Transitions
 from phimu.data.replay import split
 from phimu.types import Batch, Spec
 
+# What keys are folded with: far from the numbers of their splits, so that an update may draw its
+# batch with the very key that it splits for everything else.
+BATCH, OTHERS = 2**30, 2**30 + 1
+
 
 class Drawn(eqx.Module):
     """A batch, the rows it came from, and those rows of the further columns."""
@@ -45,17 +49,22 @@ class DeviceSet(eqx.Module):
         """Every transition; in a compiled function no copy is made of what is not used."""
         return split(self.rows, self.spec)
 
+    def rows_at(self, start: int | jax.Array, size: int) -> Batch:
+        """`size` transitions from row `start` on."""
+        return split(jax.lax.dynamic_slice_in_dim(self.rows, start, size), self.spec)
+
     def sample(self, key: jax.Array) -> Drawn:
         """`batch_size` transitions, uniformly and with replacement."""
-        index = self.indices(key, self.batch_size)
+        index = self._indices(jax.random.fold_in(key, BATCH), self.batch_size)
         columns = {name: column[index] for name, column in self.columns.items()}
         return Drawn(split(self.rows[index], self.spec), index, columns)
 
     def sample_next(self, key: jax.Array, size: int) -> jax.Array:
         """Next observations from the whole set: [size, observation_dim]."""
-        return split(self.rows[self.indices(key, size)], self.spec).next_observation
+        index = self._indices(jax.random.fold_in(key, OTHERS), size)
+        return split(self.rows[index], self.spec).next_observation
 
-    def indices(self, key: jax.Array, size: int) -> jax.Array:
+    def _indices(self, key: jax.Array, size: int) -> jax.Array:
         return jax.random.randint(key, (size,), 0, len(self))
 
     def with_columns(self, **columns: jax.Array) -> "DeviceSet":

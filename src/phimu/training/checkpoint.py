@@ -102,6 +102,11 @@ def restore(template: Any, arrays: dict[str, np.ndarray]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
+def below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with it, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
 def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]

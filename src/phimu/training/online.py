@@ -166,6 +166,17 @@ class OnlineRun:
         self._actions = []
         self._return = 0.0
 
+    @property
+    def clock(self) -> int:
+        """What the schedule counts."""
+        return self.step
+
+    kind = "train"  # of the rows of metrics
+
+    def facts(self) -> dict[str, float]:
+        """What a row of metrics says besides them."""
+        return self.recent_return() | {"simulator_steps": self.simulator_steps}
+
     def recent_return(self) -> dict[str, float]:
         """Mean return of the last ten episodes, once there is one."""
         return {"return": float(np.mean(self.returns))} if self.returns else {}
@@ -193,7 +204,7 @@ class OnlineRun:
         self.state = restore_agent(self.state, saved)
         saved.restore_replay(self.replay)
         self._saved = saved.directory.resolve(), checkpoint.Saved(saved.step, saved.segments)
-        metrics = _below("metrics/", saved.arrays)
+        metrics = checkpoint.below("metrics/", saved.arrays)
         self.learner.metrics = {name: jnp.asarray(value) for name, value in metrics.items()}
         self.step = saved.step
         try:
@@ -223,8 +234,4 @@ class OnlineRun:
 
 def restore_agent(template: Any, saved: checkpoint.Checkpoint) -> Any:
     """The agent's part of a checkpoint."""
-    return checkpoint.restore(template, _below("agent/", saved.arrays))
-
-
-def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+    return checkpoint.restore(template, checkpoint.below("agent/", saved.arrays))

@@ -1,13 +1,15 @@
-"""One `phimu train`: a run directory, the online loop in it, its log, progress and checkpoints."""
+"""One `phimu train`: a run directory, a loop in it, its log, progress and checkpoints."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from phimu.agents.presets import AGENTS, Agent, Schedule
+from phimu.data.d4rl import normalised_score
+from phimu.data.offline import OfflineSet
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, NotFinite, Stopped
 from phimu.training import checkpoint
@@ -17,78 +19,44 @@ from phimu.training.evaluation import evaluate
 from phimu.training.files import write_arrays
 from phimu.training.lock import locked
 from phimu.training.log import MetricsLog
+from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun
 from phimu.training.progress import Progress
-from phimu.training.run_directory import (
-    RunDirectory,
-    from_json,
-    open_run,
-    read_config,
-    run_path,
-    sessions,
-    to_json,
-)
+from phimu.training.run_config import RunConfig, load_config
+from phimu.training.run_directory import RunDirectory, open_run, sessions
 from phimu.training.stopping import Stop, stop_requests
 from phimu.training.streams import EVALUATE, stream
 from phimu.training.threads import threads_in_use
 
 # What the progress line shows of the metrics, if the agent has them.
-SHOWN = ("nce_loss", "nce_accuracy", "bonus", "td_loss")
+SHOWN = ("return", "nce_loss", "nce_accuracy", "bonus", "penalty", "behaviour_loss", "td_loss")
 
-
-@dataclass(frozen=True)
-class RunConfig:
-    """What a run is. Its directory is named after all of it but the seed."""
-
-    task: str
-    agent: str
-    settings: Agent
-    schedule: Schedule
-    seed: int = 0
-    task_options: dict[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return to_json(self)
-
-    def path(self, runs: Path, suite: str) -> Path:
-        identity = self.to_json()
-        seed = identity.pop("seed")
-        return run_path(runs, suite, self.task, self.agent, identity, seed)
-
-
-def load_config(path: Path) -> RunConfig:
-    """The configuration of the run in a directory."""
-    stored = read_config(path)
-    try:
-        agent = stored["agent"]
-        return RunConfig(
-            task=stored["task"],
-            agent=agent,
-            settings=from_json(AGENTS[agent], stored["settings"]),
-            schedule=from_json(Schedule, stored["schedule"]),
-            seed=stored["seed"],
-            task_options=stored["task_options"],
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{path}/config.json was written by another version of phimu ({error})."
-        ) from error
+Run = OnlineRun | OfflineRun
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def load_run(path: Path, say: Any = _say) -> tuple[RunConfig, OnlineRun]:
-    """A finished or broken-off run as it was at its last checkpoint."""
+def load_run(path: Path, say: Any = _say) -> tuple[RunConfig, Run]:
+    """A finished or broken-off run as it was at its last checkpoint; offline, without its set."""
     config = load_config(path)
     saved = checkpoint.load(RunDirectory(path).checkpoints, say)
     if saved is None:
         raise InputError(f"{path} has no checkpoint yet: let the run reach its first one.")
-    task = open_task(config.task, **config.task_options)
-    run = OnlineRun(config.settings, task, config.schedule, config.seed)
+    run = new_run(config)
     run.restore(saved, say)
     return config, run
+
+
+def new_run(config: RunConfig, devices: int = 1, data: OfflineSet | None = None) -> Run:
+    """The run of a configuration at its beginning."""
+    settings: Any = config.settings
+    schedule: Any = config.schedule
+    if config.dataset is not None:
+        return OfflineRun(settings, config.dataset.spec, schedule, config.seed, data)
+    task = open_task(config.task, **config.task_options)
+    return OnlineRun(settings, task, schedule, config.seed, devices)
 
 
 @dataclass(frozen=True)
@@ -113,10 +81,31 @@ def train(config: RunConfig, steps: int, output: Output, devices: int = 1) -> Ru
         raise InputError(f"steps is {steps}: give at least 1 environment step.")
     use_devices(devices)
     cache_compilation()
-    task = open_task(config.task, **config.task_options)
-    # Before the directory: what cannot begin leaves nothing behind.
-    run = OnlineRun(config.settings, task, config.schedule, config.seed, devices)
-    path = output.run_dir or config.path(output.runs, task.suite)
+    run = new_run(config, devices)
+    return _carry_on(config, run, run.advance, steps, output, devices)
+
+
+def train_offline(config: RunConfig, data: OfflineSet, steps: int, output: Output) -> RunDirectory:
+    """All phases, the policy's to `steps` updates, from the last checkpoint if there is one."""
+    if steps < 1:
+        raise InputError(f"steps is {steps}: give at least 1 update of the policy.")
+    cache_compilation()
+    run = new_run(config, data=data)
+    until = run.preparation + steps
+    return _carry_on(config, run, lambda: run.advance(until), until, output)
+
+
+def _carry_on(
+    config: RunConfig,
+    run: Run,
+    advance: Callable[[], None],
+    steps: int,
+    output: Output,
+    devices: int = 1,
+) -> RunDirectory:
+    """Take up the run's directory, or make it: what cannot begin has left nothing behind."""
+    suite = run.task.suite if isinstance(run, OnlineRun) else config.dataset.layout
+    path = output.run_dir or config.path(output.runs, suite)
     with locked(path, _say):
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
         machine = {"threads": threads_in_use(), "devices": devices}
@@ -127,7 +116,7 @@ def train(config: RunConfig, steps: int, output: Output, devices: int = 1) -> Ru
             _compare_sessions(path)
         every = config.schedule.evaluate_every
         due = saved is not None and saved.facts.get("evaluation_due") is True
-        due = due and (run.step == steps or run.step % every == 0)  # not that of a shorter run
+        due = due and (run.step == steps or run.clock % every == 0)  # not that of a shorter run
         if run.step >= steps and not due:
             _say(f"Already trained to step {run.step:,}: {path}")
             return directory
@@ -136,14 +125,15 @@ def train(config: RunConfig, steps: int, output: Output, devices: int = 1) -> Ru
         with Progress(steps, run.step, output.quiet) as progress, stop_requests() as stop:
             progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
             try:
-                _Session(config, run, steps, directory, log, progress, stop).loop(due)
+                _Session(config, run, advance, steps, directory, log, progress, stop).loop(due)
             except NotFinite as error:
                 raise InputError(
                     f"{error}{_save_batch(directory.path, run.step, error)}"
                 ) from error
             finally:
                 log.close()
-                task.close()
+                if isinstance(run, OnlineRun):
+                    run.task.close()
     return directory
 
 
@@ -166,16 +156,13 @@ def _open_log(
     steps: int,
     due: bool,
 ) -> MetricsLog:
-    every: dict[Any, int] = {
-        "train": config.schedule.log_every,
-        "evaluation": config.schedule.evaluate_every,
-    }
 
     def keep(row: dict[str, Any]) -> bool:
         """Not what only the end of a shorter run wrote, nor an evaluation that is made again."""
-        kind, at = row.get("kind"), row["step"]
-        redone = due and kind == "evaluation" and at == since
-        return not redone and (at == steps or at % (every.get(kind) or 1) == 0)
+        evaluation, at = row.get("kind") in ("evaluation", "estimate"), row["step"]
+        every = config.schedule.evaluate_every if evaluation else config.schedule.log_every
+        redone = due and evaluation and at == since
+        return not redone and (at == steps or row.get("updates", at) % (every or 1) == 0)
 
     return MetricsLog(
         directory.metrics,
@@ -203,7 +190,8 @@ class _Session:
     """The loop of `train` and what it tells the outside."""
 
     config: RunConfig
-    run: OnlineRun
+    run: Run
+    advance: Callable[[], None]
     steps: int
     directory: RunDirectory
     log: MetricsLog
@@ -214,17 +202,19 @@ class _Session:
     def loop(self, due: bool) -> None:
         """To the last step; `due` says that the evaluation of the present step is still to do."""
         run, schedule = self.run, self.config.schedule
-        evaluation_task = open_task(self.config.task, **self.config.task_options)
+        name = self.config.evaluation_task
+        task = None if name is None else open_task(name, **self.config.task_options)
         saved_at = run.step
         try:
             while due or run.step < self.steps:
                 if not due:
                     self.stop.check()
-                    run.advance()
+                    self.advance()
                     self._log_training()
                     due = bool(schedule.evaluate_every) and self._at(schedule.evaluate_every)
+                    due = due and run.kind == "train"  # there is a policy to evaluate
                 if due:
-                    self._evaluate(evaluation_task)
+                    self._evaluate(task)
                     due = False
                 if self._at(schedule.checkpoint_every):
                     self._save(due)
@@ -237,20 +227,23 @@ class _Session:
 
     def _at(self, every: int) -> bool:
         """Whether something is done after this step; at the last one everything is."""
-        return self.run.step == self.steps or self.run.step % every == 0
+        return self.run.step == self.steps or self.run.clock % every == 0
 
     def _log_training(self) -> None:
         run = self.run
         if not run.metrics or not self._at(self.config.schedule.log_every):
             return
         run.check()
-        row = {name: float(value) for name, value in run.metrics.items()} | run.recent_return()
-        row["simulator_steps"] = run.simulator_steps
-        self.log.write(run.step, "train", row)
-        self.shown |= {name: row[name] for name in ("return", *SHOWN) if name in row}
+        row = {name: float(value) for name, value in run.metrics.items()} | run.facts()
+        self.log.write(run.step, run.kind, row)
+        self.shown |= {name: row[name] for name in SHOWN if name in row}
 
-    def _evaluate(self, task: Task) -> None:
+    def _evaluate(self, task: Task | None) -> None:
+        """Episodes; or, of a run that has no environment, what the set itself can say."""
         run = self.run
+        if task is None:
+            self.log.write(run.step, "estimate", run.estimates() | run.facts())
+            return
         seed = int(stream(run.seed, EVALUATE, run.step).integers(2**31))
         policy = run.policy()
 
@@ -260,8 +253,12 @@ class _Session:
 
         episodes = run.schedule.evaluation_episodes
         summary = evaluate(until_stopped, task, episodes, seed).summary()
+        if isinstance(run, OfflineRun):
+            summary |= run.facts()
+            score = normalised_score(self.config.task, summary["return"])
+            summary |= {} if score is None else {"score": score}
         self.log.write(run.step, "evaluation", summary)
-        self.shown["evaluation"] = summary["return"]
+        self.shown["evaluation"] = summary.get("score", summary["return"])
         self.progress.update(run.step, self.shown, evaluation=True)
 
     def _save(self, due: bool) -> None:

@@ -1,0 +1,229 @@
+"""CTRL-LCB, Algorithm 2: learn phi from logged data, take the elliptical penalty, plan on phi."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from phimu.confidence import Elliptical
+from phimu.data.on_device import DeviceSet, Drawn
+from phimu.errors import InputError
+from phimu.networks import (
+    Acting,
+    Precision,
+    RunningNormaliser,
+    in_own_precision,
+    normalise_batch,
+)
+from phimu.planning.behaviour import DIVERGENCES, Behaviour, BehaviourCloning
+from phimu.planning.critics import values
+from phimu.planning.soft_actor_critic import Phi, Planner, SoftActorCritic
+from phimu.representation.learner import Contrastive, Representation
+from phimu.representation.negatives import Negatives
+from phimu.types import Batch, Metrics, Spec
+
+CHUNK = 8_192  # rows of the set whose phi is computed at once
+
+
+class LcbState(NamedTuple):
+    normaliser: RunningNormaliser
+    representation: Representation
+    behaviour: Behaviour
+    whitening: jax.Array  # [d, d], of the covariance
+    planner: Planner
+
+    @property
+    def acting(self) -> Acting:
+        return Acting(self.normaliser, self.planner.actor)
+
+
+@dataclass(frozen=True)
+class CtrlLcb:
+    """CTRL-LCB: CTRL-UCB with the sign of the elliptical term turned, and a careful actor."""
+
+    representation: Contrastive = field(default_factory=Contrastive)
+    noise: Negatives = field(default_factory=lambda: Negatives(random_share=0.0))
+    confidence: Elliptical = field(default_factory=lambda: Elliptical(bonus_scale=1.0))
+    behaviour: BehaviourCloning = field(default_factory=BehaviourCloning)
+    planner: SoftActorCritic = field(default_factory=SoftActorCritic)
+    representation_updates: int = 200_000
+    """Updates of phi and mu, before the policy's; then phi is frozen."""
+    divergence: Literal["cross_entropy", "kl_primal"] = "cross_entropy"
+    """How far the policy is from the behaviour: cross_entropy as published, or kl_primal."""
+    normalise_observations: bool = False
+    """By the set's mean and variance, for phi, mu, the actor and the behaviour."""
+    raw_beside_phi: bool = False
+    """Whether the critic also reads (s, a) beside phi; the paper's reads phi alone."""
+    next_noise: float = 0.0
+    """Standard deviation of noise added to s' before contrast, in the units phi sees."""
+    precompute: bool = True
+    """Keep phi(s, a) of the whole set: faster, for 4 bytes times its rows times feature_dim."""
+    precision: Precision = "float32"
+    """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
+
+    def __post_init__(self) -> None:
+        if self.representation_updates < 1:
+            raise InputError(
+                f"representation_updates is {self.representation_updates}: give at least 1."
+            )
+        if self.noise.random_share:
+            raise InputError(
+                f"random_share is {self.noise.random_share}: logged data has no random "
+                "trajectories apart from it; give 0."
+            )
+
+    @property
+    def phases(self) -> tuple[tuple[str, int], ...]:
+        """Line 3 of Algorithm 2, the policy that wrote the data, and lines 4 to 6."""
+        return (
+            ("representation", self.representation_updates),
+            ("behaviour", self.behaviour.behaviour_updates),
+            ("policy", 0),
+        )
+
+    def init(self, spec: Spec, key: jax.Array) -> LcbState:
+        for_features, for_planner, for_behaviour = jax.random.split(key, 3)
+        width = self.representation.feature_dim
+        state = LcbState(
+            RunningNormaliser(spec.observation_dim),
+            self.representation.init(spec, for_features),
+            self.behaviour.init(spec, for_behaviour),
+            self.confidence.init(width),
+            self.planner.init(spec, width + self.raw_beside_phi * sum(spec), for_planner),
+        )
+        # Slow copies start as the same arrays; separate ones can be donated to a compiled step.
+        return jax.tree.map(jnp.copy, state)
+
+    def act(
+        self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
+    ) -> jax.Array:
+        """Actions in [-1, 1] for observations [..., D]: the mode, or a sample."""
+        actor = acting.actor
+        observation = self.normalise(acting, observation)
+        return actor.mode(observation) if deterministic else actor.sample(observation, key)[0]
+
+    def begin(self, phase: str, state: LcbState, data: DeviceSet) -> tuple[LcbState, DeviceSet]:
+        """Before the first phase the set's statistics; before planning lines 4 and 5."""
+        if phase == "representation" and self.normalise_observations:
+            seen = RunningNormaliser(data.spec.observation_dim).include(data.all.observation)
+            state = state._replace(normaliser=seen)
+        if phase != "policy":
+            return state, data
+        whitening = self.confidence.fit(
+            np.asarray(phi)[skip:] for phi, _, skip in self._chunks(state, data)
+        )
+        state = state._replace(whitening=whitening)
+        return state, self._with_columns(state, data) if self.precompute else data
+
+    @in_own_precision
+    def learn(
+        self, phase: str, state: LcbState, data: DeviceSet, key: jax.Array
+    ) -> tuple[LcbState, Metrics]:
+        """One update of a phase."""
+        drawn = data.sample(key)
+        batch = drawn.batch
+        if self.normalise_observations:
+            batch = normalise_batch(state.normaliser, batch)
+        if phase == "representation":
+            noise = self.normalise(state, data.sample_next(key, self.noise.negatives))
+            return self._contrast(state, batch, noise, key)
+        if phase == "behaviour":
+            behaviour, metrics = self.behaviour.update(
+                state.behaviour, batch.observation, batch.action, key
+            )
+            return state._replace(behaviour=behaviour), metrics
+        return self._plan(state, batch, drawn, key)
+
+    def _contrast(
+        self, state: LcbState, batch: Batch, noise: jax.Array, key: jax.Array
+    ) -> tuple[LcbState, Metrics]:
+        """Line 3."""
+        for_batch, for_noise = jax.random.split(key)
+        blurred = batch._replace(next_observation=self._blur(batch.next_observation, for_batch))
+        representation, metrics = self.representation.update(
+            state.representation, blurred, self._blur(noise, for_noise), self.noise
+        )
+        return state._replace(representation=representation), metrics
+
+    def _plan(
+        self, state: LcbState, batch: Batch, drawn: Drawn, key: jax.Array
+    ) -> tuple[LcbState, Metrics]:
+        """Line 6: reward minus penalty, on the phi that no gradient reaches."""
+        if self.precompute:
+            here, penalty = drawn.columns["phi"], drawn.columns["penalty"]
+        else:
+            here = state.representation.slow.phi(batch.observation, batch.action)
+            penalty = self.confidence.bonus(state.whitening, here)
+        planner, metrics = self.planner.update(
+            state.planner,
+            self._features(state.representation),
+            batch._replace(reward=batch.reward - penalty),
+            key,
+            self._beside(here, batch.observation, batch.action),
+            DIVERGENCES[self.divergence](state.behaviour.policy),
+        )
+        return state._replace(planner=planner), metrics | {"penalty": jnp.mean(penalty)}
+
+    # Queries, on observations as the environment gives them.
+
+    def phi(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """The slow phi(s, a) that the planner reads: [B, d]."""
+        return state.representation.slow.phi(self.normalise(state, observation), action)
+
+    def penalty(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """The elliptical penalty: [B]."""
+        return self.confidence.bonus(state.whitening, self.phi(state, observation, action))
+
+    def q_value(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """The smaller of the twin Q values: [B]."""
+        phi = self._features(state.representation)
+        return jnp.min(
+            values(state.planner.critic, phi(self.normalise(state, observation), action)), axis=0
+        )
+
+    def normalise(self, state: LcbState | Acting, observation: jax.Array) -> jax.Array:
+        return state.normaliser(observation) if self.normalise_observations else observation
+
+    def _blur(self, next_observation: jax.Array, key: jax.Array) -> jax.Array:
+        if not self.next_noise:
+            return next_observation
+        return next_observation + self.next_noise * jax.random.normal(key, next_observation.shape)
+
+    def _features(self, representation: Representation) -> Phi:
+        return lambda s, a: self._beside(representation.slow.phi(s, a), s, a)
+
+    def _beside(self, phi: jax.Array, observation: jax.Array, action: jax.Array) -> jax.Array:
+        return jnp.concatenate([phi, observation, action], -1) if self.raw_beside_phi else phi
+
+    # The whole set, in parts.
+
+    def _chunks(self, state: LcbState, data: DeviceSet) -> Iterator[tuple[jax.Array, int, int]]:
+        """phi of each part, where it starts, and how many of its rows the part before had too."""
+        size = min(CHUNK, len(data))
+        for start in range(0, len(data), size):
+            at = min(start, len(data) - size)  # the last part is as long as the others
+            yield _phi_at(self, state, data, at, size), at, start - at
+
+    def _with_columns(self, state: LcbState, data: DeviceSet) -> DeviceSet:
+        """phi(s, a) and the penalty of every row."""
+        phi = jnp.zeros((len(data), self.representation.feature_dim))
+        penalty = jnp.zeros(len(data))
+        for part, at, _ in self._chunks(state, data):
+            phi = _put(phi, part, at)
+            penalty = _put(penalty, self.confidence.bonus(state.whitening, part), at)
+        return data.with_columns(phi=phi, penalty=penalty)
+
+
+@partial(jax.jit, static_argnums=(0, 4))
+def _phi_at(agent: CtrlLcb, state: LcbState, data: DeviceSet, at: int, size: int) -> jax.Array:
+    batch = data.rows_at(at, size)
+    return agent.phi(state, batch.observation, batch.action)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _put(column: jax.Array, part: jax.Array, at: int) -> jax.Array:
+    return jax.lax.dynamic_update_slice_in_dim(column, part, at, 0)

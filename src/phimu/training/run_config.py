@@ -1,0 +1,83 @@
+"""What a run is: the configuration that names its directory."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from phimu.agents.offline_presets import OFFLINE_AGENTS, OfflineSchedule, OfflineSettings
+from phimu.agents.presets import AGENTS, Agent, Schedule
+from phimu.data.offline import OfflineSet
+from phimu.errors import InputError
+from phimu.training.run_directory import from_json, read_config, run_path, to_json
+from phimu.types import Spec
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What an offline run remembers of its set: its content, not where its file lay."""
+
+    layout: str
+    sha256: str
+    observation_dim: int
+    action_dim: int
+    task: str | None = None
+    """The Gymnasium id that its policies are evaluated in."""
+
+    @classmethod
+    def of(cls, data: OfflineSet, task: str | None) -> "Dataset":
+        return cls(data.layout, data.sha256, *data.spec, task)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(self.observation_dim, self.action_dim)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What a run is. Its directory is named after all of it but the seed."""
+
+    task: str
+    """A Gymnasium id; offline the name of the set."""
+    agent: str
+    settings: Agent | OfflineSettings
+    schedule: Schedule | OfflineSchedule
+    seed: int = 0
+    task_options: dict[str, Any] = field(default_factory=dict)
+    dataset: Dataset | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        plain = to_json(self)
+        if self.dataset is None:
+            del plain["dataset"]
+        return plain
+
+    def path(self, runs: Path, suite: str) -> Path:
+        identity = self.to_json()
+        seed = identity.pop("seed")
+        return run_path(runs, suite, self.task, self.agent, identity, seed)
+
+    @property
+    def evaluation_task(self) -> str | None:
+        """Where episodes can be run."""
+        return self.task if self.dataset is None else self.dataset.task
+
+
+def load_config(path: Path) -> RunConfig:
+    """The configuration of the run in a directory."""
+    stored = read_config(path)
+    try:
+        agent, dataset = stored["agent"], stored.get("dataset")
+        offline = dataset is not None
+        return RunConfig(
+            task=stored["task"],
+            agent=agent,
+            settings=from_json((OFFLINE_AGENTS if offline else AGENTS)[agent], stored["settings"]),
+            schedule=from_json(OfflineSchedule if offline else Schedule, stored["schedule"]),
+            seed=stored["seed"],
+            task_options=stored["task_options"],
+            dataset=from_json(Dataset, dataset) if offline else None,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}/config.json was written by another version of phimu ({error})."
+        ) from error

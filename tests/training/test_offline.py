@@ -1,0 +1,174 @@
+"""The offline loop: phases in order, nothing passed by, and exact wherever it is taken up again."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from phimu.planning.behaviour import BehaviourCloning
+
+from phimu.agents.ctrl_lcb import CtrlLcb
+from phimu.agents.offline_presets import OfflineSchedule
+from phimu.confidence import Elliptical
+from phimu.data.offline import OfflineSet, Transitions
+from phimu.errors import InputError, NotFinite
+from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.representation.learner import Contrastive
+from phimu.representation.negatives import Negatives
+from phimu.training import checkpoint
+from phimu.training.offline import OfflineRun
+from phimu.training.run_config import Dataset, RunConfig, load_config
+from phimu.training.session import Output, load_run, train_offline
+from phimu.types import Spec
+
+SPEC = Spec(3, 1)  # those of Pendulum-v1
+AGENT = CtrlLcb(
+    representation=Contrastive(feature_sizes=(8,), feature_dim=4),
+    noise=Negatives(negatives=4, random_share=0.0),
+    confidence=Elliptical(bonus_scale=1.0),
+    behaviour=BehaviourCloning(behaviour_updates=7, behaviour_sizes=(8,)),
+    planner=SoftActorCritic(critic_width=8, actor_sizes=(8,), behaviour_weight=1.0),
+    representation_updates=10,
+    normalise_observations=True,
+)
+SCHEDULE = OfflineSchedule(
+    batch_size=8, evaluate_every=5, evaluation_episodes=1, checkpoint_every=4, log_every=3
+)
+
+
+def a_set(task: str | None = "Pendulum-v1", rows: int = 60) -> OfflineSet:
+    rng = np.random.default_rng(0)
+    observation = rng.normal(size=(rows, 3)).astype(np.float32)
+    columns = Transitions(
+        observation,
+        rng.uniform(-1, 1, (rows, 1)).astype(np.float32),
+        rng.normal(size=rows).astype(np.float32),
+        observation + 0.1,
+        np.zeros(rows, bool),
+        np.zeros(rows, bool),
+        (np.arange(rows) // 20).astype(np.int32),
+    )
+    return OfflineSet(columns, "swings", "arrays", "0" * 64, task)
+
+
+def new_run(seed: int = 0) -> OfflineRun:
+    return OfflineRun(AGENT, SPEC, SCHEDULE, seed, a_set())
+
+
+def everything(run: OfflineRun) -> dict[str, np.ndarray]:
+    return checkpoint.flatten(run.state) | {k: np.asarray(v) for k, v in run.metrics.items()}
+
+
+def assert_equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def test_phases_come_in_order_and_stop_at_what_is_due():
+    run, seen = new_run(), []
+    while run.step < 17 + 11:
+        run.advance(17 + 11)
+        seen.append((run.kind, run.clock))
+    # multiples of 3 (log), 4 (checkpoint), 5 (evaluation), and the ends of phases
+    for kind, marks in (
+        ("representation", {3, 4, 5, 6, 8, 9, 10}),
+        ("behaviour", {3, 4, 5, 6, 7}),
+        ("train", {3, 4, 5, 6, 8, 9, 10, 11}),
+    ):
+        assert marks <= {clock for name, clock in seen if name == kind}
+    assert [kind for kind, _ in seen] == sorted(
+        (kind for kind, _ in seen), key=["representation", "behaviour", "train"].index
+    )
+    assert run.preparation == 17
+
+
+@pytest.mark.parametrize("stop", [1, 6, 10, 13, 17, 18, 22])
+def test_a_run_that_is_taken_up_again_ends_the_same(stop, tmp_path):
+    """Stopped in each phase, at their borders, and with other numbers of updates in a call."""
+    whole = new_run()
+    while whole.step < 25:
+        whole.advance(25)
+    first = new_run()
+    while first.step < stop:
+        first.advance(stop)
+    first.save(tmp_path)
+    second = new_run(seed=0)
+    saved = checkpoint.load(tmp_path)
+    assert saved is not None
+    second.restore(saved, print)
+    while second.step < 25:
+        second.advance(25)
+    assert_equal(everything(second), everything(whole))
+
+
+def test_seeds_differ():
+    one, other = new_run(0), new_run(1)
+    for run in (one, other):
+        run.advance(1)
+    assert float(one.metrics["nce_loss"]) != float(other.metrics["nce_loss"])
+
+
+def test_stops_at_the_first_update_that_is_not_finite():
+    run = new_run()
+    while run.step < 17:
+        run.advance(17)
+    run._together = 4
+    head = run.state.planner.critic[0]
+    broken = jax.tree.map(lambda x: x * np.nan, head)
+    critic = (broken, run.state.planner.critic[1])
+    run.state = run.state._replace(planner=run.state.planner._replace(critic=critic))
+    with pytest.raises(NotFinite, match=r"td_loss is nan.* at step 18") as error:
+        run.advance(40)
+    expected = run._set.sample(jax.random.PRNGKey(0)).batch  # of the shapes of a batch
+    assert error.value.arrays["observation"].shape == expected.observation.shape
+    rows = a_set().transitions.observation
+    assert all((rows == row).all(1).any() for row in error.value.arrays["observation"])
+
+
+def config(data: OfflineSet) -> RunConfig:
+    return RunConfig(data.name, "ctrl-lcb", AGENT, SCHEDULE, 0, {}, Dataset.of(data, data.task))
+
+
+def rows_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_session_writes_each_row_once_and_can_be_lengthened(tmp_path):
+    whole = train_offline(config(a_set()), a_set(), 10, Output(tmp_path / "a", quiet=True))
+    short = train_offline(config(a_set()), a_set(), 7, Output(tmp_path / "b", quiet=True))
+    assert rows_of(short.path)[-1]["updates"] == 7
+    again = train_offline(config(a_set()), a_set(), 10, Output(tmp_path / "b", quiet=True))
+    assert again.path == short.path
+    assert rows_of(whole.path) == rows_of(again.path)
+    evaluations = [row for row in rows_of(whole.path) if row["kind"] == "evaluation"]
+    assert [(row["step"], row["updates"]) for row in evaluations] == [(22, 5), (27, 10)]
+    assert all(row["length"] == 200 for row in evaluations)
+    kinds = {row["kind"] for row in rows_of(whole.path)}
+    assert kinds == {"representation", "behaviour", "train", "evaluation"}
+    (one, first), (two, second) = (load_run(path) for path in (whole.path, again.path))
+    assert one == two == load_config(whole.path)
+    assert_equal(everything(first), everything(second))
+    observation = np.zeros(3, np.float32)
+    np.testing.assert_array_equal(first.policy()(observation), second.policy()(observation))
+
+
+def test_without_an_environment_there_are_estimates_only(tmp_path):
+    data = a_set(task=None)
+    directory = train_offline(config(data), data, 5, Output(tmp_path, quiet=True))
+    (row,) = (row for row in rows_of(directory.path) if row["kind"] == "estimate")
+    assert row.keys() == {
+        *("step", "kind", "updates", "estimated_value", "penalty_data", "penalty_policy")
+    }
+    assert 0 < row["penalty_data"] <= 2
+    assert not any(row["kind"] == "evaluation" for row in rows_of(directory.path))
+
+
+def test_other_data_is_another_run(tmp_path):
+    data = a_set()
+    run = train_offline(config(data), data, 1, Output(tmp_path, quiet=True))
+    other = Dataset("arrays", "1" * 64, 3, 1, "Pendulum-v1")
+    changed = RunConfig("swings", "ctrl-lcb", AGENT, SCHEDULE, 0, {}, other)
+    with pytest.raises(InputError, match=r"dataset\.sha256"):
+        train_offline(changed, data, 1, Output(tmp_path, run_dir=run.path, quiet=True))
