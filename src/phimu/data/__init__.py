@@ -1,1 +1,1 @@
-"""Transitions: the replay buffer of an online run."""
+"""Transitions: the replay buffer of an online run, and logged sets (`open_set`)."""

@@ -1,5 +1,6 @@
 """Logged transitions in memory: the one form that every file format is read into."""
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ class OfflineSet:
     task: str | None = None  # the Gymnasium id that policies can be evaluated in, where it is known
     action_low: np.ndarray | None = None  # [action_dim]; what -1 and 1 mean in the task
     action_high: np.ndarray | None = None
+    notes: tuple[str, ...] = ()  # what was odd in the file, and what was made of it
 
     def __len__(self) -> int:
         return len(self.transitions.reward)
@@ -39,3 +41,13 @@ class OfflineSet:
     def spec(self) -> Spec:
         columns = self.transitions
         return Spec(columns.observation.shape[1], columns.action.shape[1])
+
+
+def safe_name(text: str) -> str:
+    """A name that can be that of a directory, whatever a file says that it is called."""
+    return re.sub(r"[^\w.-]+", "-", text[:100]).strip("-.") or "set"
+
+
+def plain_task(text: str) -> bool:
+    """Whether an id is without a "module:" in front, which Gymnasium would import and so run."""
+    return re.fullmatch(r"[\w.-]+(/[\w.-]+)*", text) is not None and len(text) <= 200
