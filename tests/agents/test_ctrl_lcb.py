@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from phimu.planning.behaviour import BehaviourCloning
 
 from phimu.agents.ctrl_lcb import CHUNK, CtrlLcb, LcbState
 from phimu.confidence import Elliptical
 from phimu.data.offline import Transitions
 from phimu.data.on_device import DeviceSet
 from phimu.errors import InputError
+from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives
@@ -161,7 +161,7 @@ def test_the_penalty_is_larger_away_from_the_data():
 
 
 def test_bad_settings_are_named():
-    with pytest.raises(InputError, match="random_share is 0.5"):
+    with pytest.raises(InputError, match=r"random_share is 0\.5"):
         CtrlLcb(noise=Negatives(random_share=0.5))
     with pytest.raises(InputError, match="representation_updates is 0"):
         CtrlLcb(representation_updates=0)

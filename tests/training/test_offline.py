@@ -6,13 +6,13 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from phimu.planning.behaviour import BehaviourCloning
 
 from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.agents.offline_presets import OfflineSchedule
 from phimu.confidence import Elliptical
 from phimu.data.offline import OfflineSet, Transitions
 from phimu.errors import InputError, NotFinite
+from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives

@@ -15,7 +15,7 @@ from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
 from phimu.cli import peek
 from phimu.cli.arguments import THREADS
 from phimu.cli.arguments import parse as read
-from phimu.data.offline import is_source, open_set
+from phimu.data.opening import is_source, open_set
 from phimu.errors import InputError
 from phimu.training.run_config import Dataset, RunConfig
 from phimu.training.run_directory import RunDirectory
@@ -64,8 +64,7 @@ def _train(request: Any, agent: str) -> RunDirectory:
 
 
 def _train_offline(request: Any, agent: str) -> RunDirectory:
-    data = open_set(request.data, request.sha256)
-    task = data.task if request.task is None else request.task
+    data = open_set(request.data, request.sha256, task=request.task)
     config = RunConfig(
         task=data.name,
         agent=agent,
@@ -73,7 +72,7 @@ def _train_offline(request: Any, agent: str) -> RunDirectory:
         schedule=request.schedule,
         seed=request.seed,
         task_options=task_options(request.option),
-        dataset=Dataset.of(data, None if task == NONE else task),
+        dataset=Dataset.of(data, None if data.task == NONE else data.task),
     )
     return train_offline(config, data, request.steps, request.output)
 

@@ -10,6 +10,7 @@ from phimu.data.minari_sets import find_minari, open_minari
 from phimu.data.offline import OfflineSet
 from phimu.errors import InputError
 
+LAYOUTS = ("d4rl", "minari", "npz")
 FORMATS = "an .hdf5 of D4RL's layout, a Minari set as minari:ID or its directory, or an .npz"
 
 
@@ -40,9 +41,15 @@ def open_set(
     return open_d4rl(Path(place), asked)
 
 
+def is_source(text: str) -> bool:
+    """Whether this names logged data, not a task: by its first word, or the suffix of a file."""
+    word, colon, _ = text.partition(":")
+    return (bool(colon) and word in LAYOUTS) or Path(text).suffix in (".hdf5", ".h5", ".npz")
+
+
 def _layout(source: str) -> tuple[str, str]:
     word, colon, rest = source.partition(":")
-    if colon and word in ("d4rl", "minari", "npz"):
+    if colon and word in LAYOUTS:
         if not rest:
             raise InputError(f"{source} names nothing: give {FORMATS}.")
         return word, rest

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.d4rl import normalised_score
 from phimu.data.offline import OfflineSet
+from phimu.data.scores import normalised_score
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, NotFinite, Stopped
 from phimu.training import checkpoint
@@ -255,7 +255,7 @@ class _Session:
         summary = evaluate(until_stopped, task, episodes, seed).summary()
         if isinstance(run, OfflineRun):
             summary |= run.facts()
-            score = normalised_score(self.config.task, summary["return"])
+            score = normalised_score(task.name, summary["return"])
             summary |= {} if score is None else {"score": score}
         self.log.write(run.step, "evaluation", summary)
         self.shown["evaluation"] = summary.get("score", summary["return"])
