@@ -67,6 +67,9 @@ class SoftActorCritic:
     """Whether the target of Q holds the entropy of the next action, as in appendix B."""
     behaviour_weight: float = 0.0
     """Of the divergence from the behaviour policy in the actor's loss ("Behavior regularizer")."""
+    value_scale: float | None = None
+    """If given, the actor sees Q divided by its mean size, times this: one behaviour_weight then
+    fits tasks whose returns differ. 2.5 in TD3+BC; the paper has Q itself."""
     value_penalty: bool = False
     """Whether the target of Q is lowered by that divergence at s' as well (BRAC-v)."""
 
@@ -78,6 +81,10 @@ class SoftActorCritic:
         if self.initial_entropy_weight <= 0:
             raise InputError(
                 f"initial_entropy_weight is {self.initial_entropy_weight}: give a positive number."
+            )
+        if self.value_scale is not None and self.value_scale <= 0:
+            raise InputError(
+                f"value_scale is {self.value_scale}: give a positive number, or None for Q itself."
             )
         if self.behaviour_weight < 0:
             raise InputError(f"behaviour_weight is {self.behaviour_weight}: give 0 or more.")
@@ -151,6 +158,8 @@ class SoftActorCritic:
         def actor_loss(actor: TanhGaussian) -> tuple[jax.Array, Metrics]:
             action, log_density = actor.with_noise(batch.observation, for_policy)
             value = jnp.min(values(critic, phi(batch.observation, action)), axis=0)
+            if self.value_scale is not None:
+                value = value * self.value_scale / jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
             loss = weight * log_density - value
             told = {"entropy": -jnp.mean(log_density)}
             if regulariser is not None:
