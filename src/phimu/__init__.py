@@ -8,6 +8,9 @@ import importlib
 _HOMES = {
     "Ctrl": "phimu.model",
     "Sac": "phimu.model",
+    "Offline": "phimu.model",
+    "from_arrays": "phimu.data.arrays",
+    "open_set": "phimu.data.opening",
     "evaluate": "phimu.training.evaluation",
     "learn_features": "phimu.training.from_arrays",
     "Contrastive": "phimu.representation.learner",

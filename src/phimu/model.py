@@ -1,4 +1,4 @@
-"""The Python interface: `Ctrl` and `Sac` with learn, predict, save and load as in SB3."""
+"""The Python interface: `Ctrl`, `Sac`, `Offline` with learn, predict, save and load as in SB3."""
 
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,11 @@ import gymnasium
 import jax
 import numpy as np
 
+from phimu.agents.offline_presets import offline_preset
 from phimu.agents.presets import override, preset
+from phimu.data.offline import OfflineSet
+from phimu.data.opening import open_set
+from phimu.data.scores import normalised_score
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.training import checkpoint
@@ -16,8 +20,9 @@ from phimu.training.evaluation import evaluate
 from phimu.training.lock import locked
 from phimu.training.online import OnlineRun, act
 from phimu.training.progress import Progress
-from phimu.training.run_config import RunConfig, load_config
+from phimu.training.run_config import Dataset, RunConfig, load_config
 from phimu.training.run_directory import RunDirectory, open_run
+from phimu.training.session import offline_run, online_run
 
 
 class Model:
@@ -102,6 +107,8 @@ class Model:
         """A saved model, or a run of `phimu train`; `env` where the task has no Gymnasium id."""
         path = Path(path)
         config = load_config(path)
+        if config.dataset is not None:
+            raise InputError(f"{path} was trained on logged data: load it with Offline.")
         if not config.agent.startswith(cls._family):
             raise InputError(f"{path} holds the agent {config.agent}, not one of {cls.__name__}.")
         saved = checkpoint.load(RunDirectory(path).checkpoints)
@@ -109,8 +116,7 @@ class Model:
             raise InputError(f"{path} has no checkpoint to load.")
         model = cls.__new__(cls)
         model.config = config
-        task = open_task(config.task, **config.task_options) if env is None else open_task(env)
-        model.run = OnlineRun(config.settings, task, config.schedule, config.seed)
+        model.run = online_run(config, task=None if env is None else open_task(env))
         model.run.restore(saved, print)
         return model
 
@@ -154,3 +160,110 @@ class Ctrl(Model):
     ) -> np.ndarray:
         """P(s'|s,a) / p(s') of every pair [B] with every next observation [K]: [B, K]."""
         return np.exp(self._query("log_ratio", observation, action, next_observation))
+
+
+class Offline:
+    """An agent that learns from logged data: CTRL-LCB, or one that it is compared with."""
+
+    def __init__(
+        self,
+        data: str | Path | OfflineSet,
+        agent: str = "ctrl-lcb",
+        preset_name: str = "small",
+        seed: int = 0,
+        **settings: Any,
+    ):
+        """`data` is what `phimu train` takes, or a set in memory (`from_arrays`)."""
+        if not isinstance(data, OfflineSet):
+            data = open_set(data)
+        chosen = override(offline_preset(agent, preset_name), settings)
+        dataset = Dataset.of(data, data.task)
+        self.config = RunConfig(data.name, agent, *chosen, seed, {}, dataset)
+        self.run = offline_run(self.config, data)
+
+    def learn(self, total_updates: int, progress_bar: bool = False) -> Self:
+        """The phases before the policy's, as far as they are still to do, then further updates."""
+        if total_updates < 1:
+            raise InputError(f"total_updates is {total_updates}: give at least 1.")
+        until = max(self.run.step, self.run.preparation) + total_updates
+        with Progress(until, self.run.step, quiet=not progress_bar) as progress:
+            while self.run.step < until:
+                self.run.advance(until)
+                progress.update(self.run.step, self.run.metrics)
+        return self
+
+    def predict(
+        self,
+        observation: np.ndarray,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, Any]:
+        """The action for one observation or a batch, in the range of the data's actions."""
+        del episode_start
+        observation = np.asarray(observation, np.float32)
+        size = self._dataset.observation_dim
+        if observation.ndim not in (1, 2) or observation.shape[-1] != size:
+            raise InputError(
+                f"observation has shape {observation.shape}: give ({size},), or a batch of them."
+            )
+        self._calls = getattr(self, "_calls", 0) + 1
+        acting, seed = self.run.state.acting, self.config.seed
+        action = act(self.run.agent, deterministic, acting, observation, seed, self._calls)
+        return self._dataset.to_own_range(np.asarray(action)), state
+
+    def evaluate(self, episodes: int = 10, seed: int = 0) -> dict[str, float]:
+        """Episodes in mode action, in the environment that the data names."""
+        if self._dataset.task is None:
+            raise InputError("The data names no environment: there are only `estimates`.")
+        task = open_task(self._dataset.task)
+        summary = evaluate(self.run.policy(), task, episodes, seed).summary()
+        score = normalised_score(task.name, summary["return"])
+        return summary if score is None else summary | {"score": score}
+
+    def estimates(self) -> dict[str, float]:
+        """The critic's value of the policy and the penalties, on the data: no episode is run."""
+        return self.run.estimates()
+
+    def q_value(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Q(s, a) for [B, ...] pairs, actions in [-1, 1]: [B]."""
+        return self._query("q_value", observation, action)
+
+    def penalty(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """CTRL-LCB's elliptical penalty for [B, ...] pairs, actions in [-1, 1]: [B]."""
+        if not hasattr(self.run.agent, "penalty"):
+            raise InputError(f"{self.config.agent} has no penalty: only ctrl-lcb has one.")
+        return self._query("penalty", observation, action)
+
+    def save(self, path: str | Path) -> None:
+        """Write configuration, networks and optimisers to a directory; not the data."""
+        with locked(Path(path), print):
+            directory = open_run(Path(path), self.config.to_json(), ["Offline.save"])
+            self.run.save(directory.checkpoints)
+
+    @classmethod
+    def load(cls, path: str | Path, data: str | Path | OfflineSet | None = None) -> Self:
+        """A saved model, or a run of `phimu train`; with its data it can go on learning."""
+        config = load_config(Path(path))
+        if config.dataset is None:
+            raise InputError(f"{path} was trained in an environment: load it with Ctrl or Sac.")
+        if data is not None and not isinstance(data, OfflineSet):
+            data = open_set(data, config.dataset.sha256)
+        saved = checkpoint.load(RunDirectory(Path(path)).checkpoints)
+        if saved is None:
+            raise InputError(f"{path} has no checkpoint to load.")
+        model = cls.__new__(cls)
+        model.config = config
+        model.run = offline_run(config, data)
+        model.run.restore(saved, print)
+        return model
+
+    @property
+    def _dataset(self) -> Dataset:
+        if self.config.dataset is None:
+            raise TypeError("an offline configuration has a dataset")
+        return self.config.dataset
+
+    def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
+        inputs = (np.asarray(a, np.float32) for a in arrays)
+        return np.asarray(_query(self.run.agent, name, self.run.state, *inputs))

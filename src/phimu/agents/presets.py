@@ -2,7 +2,7 @@
 
 import difflib
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from phimu.agents.ctrl_ucb import CtrlUcb
 from phimu.agents.sac import Sac
@@ -100,17 +100,20 @@ def preset(agent: str, name: str) -> Preset:
     return Preset(settings, schedule)
 
 
-def override(chosen: Preset, changes: dict[str, Any]) -> Preset:
+Chosen = TypeVar("Chosen", bound=tuple[Any, Any])
+
+
+def override(chosen: Chosen, changes: dict[str, Any]) -> Chosen:
     """A preset with some fields changed, by their names alone: names are unique across parts."""
     left = dict(changes)
-    settings, schedule = _override(chosen.settings, left), _override(chosen.schedule, left)
+    parts = [_override(part, left) for part in chosen]
     if left:
-        known = [*_names(chosen.settings), *_names(chosen.schedule)]
+        known = [name for part in chosen for name in _names(part)]
         name = next(iter(left))
         close = difflib.get_close_matches(name, known, n=1)
         meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
         raise InputError(f"There is no setting {name!r}: {meant}")
-    return Preset(settings, schedule)
+    return type(chosen)(*parts)
 
 
 def _override(part: Any, left: dict[str, Any]) -> Any:

@@ -7,12 +7,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, SupportsFloat
+from typing import Any, SupportsFloat
 
 from phimu.errors import InputError
 from phimu.training.run_directory import naming, write_atomically
 
-Kind = Literal["train", "evaluation"]
+Kind = str  # "train", "evaluation", "estimate", or the name of an earlier phase
 
 
 class MetricsLog:

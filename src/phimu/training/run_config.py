@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from phimu.agents.offline_presets import OFFLINE_AGENTS, OfflineSchedule, OfflineSettings
 from phimu.agents.presets import AGENTS, Agent, Schedule
 from phimu.data.offline import OfflineSet
@@ -22,10 +24,24 @@ class Dataset:
     action_dim: int
     task: str | None = None
     """The Gymnasium id that its policies are evaluated in."""
+    action_low: tuple[float, ...] | None = None
+    """What -1 and 1 mean in its actions, if not these."""
+    action_high: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, data: OfflineSet, task: str | None) -> "Dataset":
-        return cls(data.layout, data.sha256, *data.spec, task)
+        ends = (
+            None if end is None else tuple(float(x) for x in end)
+            for end in (data.action_low, data.action_high)
+        )
+        return cls(data.layout, data.sha256, *data.spec, task, *ends)
+
+    def to_own_range(self, action: np.ndarray) -> np.ndarray:
+        """Actions [..., action_dim] in [-1, 1] as the data has them."""
+        if self.action_low is None or self.action_high is None:
+            return action
+        low, high = np.array(self.action_low), np.array(self.action_high)
+        return (low + (high - low) * (action + 1) / 2).astype(np.float32)
 
     @property
     def spec(self) -> Spec:
@@ -66,8 +82,7 @@ def load_config(path: Path) -> RunConfig:
     """The configuration of the run in a directory."""
     stored = read_config(path)
     try:
-        agent, dataset = stored["agent"], stored.get("dataset")
-        offline = dataset is not None
+        agent, offline = stored["agent"], "dataset" in stored
         return RunConfig(
             task=stored["task"],
             agent=agent,
@@ -75,7 +90,7 @@ def load_config(path: Path) -> RunConfig:
             schedule=from_json(OfflineSchedule if offline else Schedule, stored["schedule"]),
             seed=stored["seed"],
             task_options=stored["task_options"],
-            dataset=from_json(Dataset, dataset) if offline else None,
+            dataset=from_json(Dataset, stored["dataset"]) if offline else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(

@@ -44,19 +44,27 @@ def load_run(path: Path, say: Any = _say) -> tuple[RunConfig, Run]:
     saved = checkpoint.load(RunDirectory(path).checkpoints, say)
     if saved is None:
         raise InputError(f"{path} has no checkpoint yet: let the run reach its first one.")
-    run = new_run(config)
+    run: Run = online_run(config) if config.dataset is None else offline_run(config)
     run.restore(saved, say)
     return config, run
 
 
-def new_run(config: RunConfig, devices: int = 1, data: OfflineSet | None = None) -> Run:
-    """The run of a configuration at its beginning."""
+def online_run(config: RunConfig, devices: int = 1, task: Task | None = None) -> OnlineRun:
+    """The run of a configuration at its beginning; in `task`, where that has no Gymnasium id."""
     settings: Any = config.settings
     schedule: Any = config.schedule
-    if config.dataset is not None:
-        return OfflineRun(settings, config.dataset.spec, schedule, config.seed, data)
-    task = open_task(config.task, **config.task_options)
+    if task is None:
+        task = open_task(config.task, **config.task_options)
     return OnlineRun(settings, task, schedule, config.seed, devices)
+
+
+def offline_run(config: RunConfig, data: OfflineSet | None = None) -> OfflineRun:
+    """The same on logged data; without it the run can act but not learn."""
+    settings: Any = config.settings
+    schedule: Any = config.schedule
+    if config.dataset is None:
+        raise InputError(f"{config.task} is no set of transitions.")
+    return OfflineRun(settings, config.dataset.spec, schedule, config.seed, data)
 
 
 @dataclass(frozen=True)
@@ -81,8 +89,8 @@ def train(config: RunConfig, steps: int, output: Output, devices: int = 1) -> Ru
         raise InputError(f"steps is {steps}: give at least 1 environment step.")
     use_devices(devices)
     cache_compilation()
-    run = new_run(config, devices)
-    return _carry_on(config, run, run.advance, steps, output, devices)
+    run = online_run(config, devices)
+    return _carry_on(config, run, run.advance, run.task.suite, steps, output, devices)
 
 
 def train_offline(config: RunConfig, data: OfflineSet, steps: int, output: Output) -> RunDirectory:
@@ -90,21 +98,21 @@ def train_offline(config: RunConfig, data: OfflineSet, steps: int, output: Outpu
     if steps < 1:
         raise InputError(f"steps is {steps}: give at least 1 update of the policy.")
     cache_compilation()
-    run = new_run(config, data=data)
+    run = offline_run(config, data)
     until = run.preparation + steps
-    return _carry_on(config, run, lambda: run.advance(until), until, output)
+    return _carry_on(config, run, lambda: run.advance(until), data.layout, until, output)
 
 
 def _carry_on(
     config: RunConfig,
     run: Run,
     advance: Callable[[], None],
+    suite: str,
     steps: int,
     output: Output,
     devices: int = 1,
 ) -> RunDirectory:
     """Take up the run's directory, or make it: what cannot begin has left nothing behind."""
-    suite = run.task.suite if isinstance(run, OnlineRun) else config.dataset.layout
     path = output.run_dir or config.path(output.runs, suite)
     with locked(path, _say):
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
@@ -241,8 +249,9 @@ class _Session:
     def _evaluate(self, task: Task | None) -> None:
         """Episodes; or, of a run that has no environment, what the set itself can say."""
         run = self.run
-        if task is None:
+        if task is None and isinstance(run, OfflineRun):
             self.log.write(run.step, "estimate", run.estimates() | run.facts())
+        if task is None:
             return
         seed = int(stream(run.seed, EVALUATE, run.step).integers(2**31))
         policy = run.policy()
