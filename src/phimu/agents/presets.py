@@ -113,7 +113,8 @@ def override(chosen: Chosen, changes: dict[str, Any]) -> Chosen:
         close = difflib.get_close_matches(name, known, n=1)
         meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
         raise InputError(f"There is no setting {name!r}: {meant}")
-    return type(chosen)(*parts)
+    kind: Any = type(chosen)
+    return kind(*parts)
 
 
 def _override(part: Any, left: dict[str, Any]) -> Any:

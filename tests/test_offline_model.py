@@ -1,0 +1,88 @@
+"""`phimu.Offline`: from arrays to a policy in the data's own range, and back from a directory."""
+
+import numpy as np
+import pytest
+
+from phimu import Ctrl, InputError, Offline, Sac, from_arrays
+
+SMALL = {
+    "feature_dim": 4,
+    "feature_sizes": (8,),
+    "negatives": 4,
+    "actor_sizes": (8,),
+    "critic_width": 8,
+    "batch_size": 8,
+    "behaviour_sizes": (8,),
+    "behaviour_updates": 3,
+    "representation_updates": 3,
+}
+
+
+def swings(rows: int = 40, **more):
+    """Random pairs of Pendulum's sizes, with torques of [-2, 2]."""
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.normal(size=(rows + 1, 3)), axis=0)
+    return from_arrays(
+        observation=walk[:-1],
+        action=rng.uniform(-2, 2, (rows, 1)),
+        reward=rng.normal(size=rows),
+        next_observation=walk[1:],
+        terminated=np.zeros(rows, bool),
+        truncated=np.arange(rows) % 10 == 9,
+        action_low=[-2.0],
+        action_high=[2.0],
+        **more,
+    )
+
+
+def test_learns_predicts_in_the_datas_range_and_comes_back(tmp_path):
+    model = Offline(swings(task="Pendulum-v1"), seed=1, **SMALL).learn(4)
+    assert model.run.step == 3 + 3 + 4
+    observations = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
+    actions, _ = model.predict(observations)
+    assert actions.shape == (5, 1)
+    one, _ = model.predict(observations[2])
+    np.testing.assert_allclose(one, actions[2], rtol=1e-5)
+    inside = model.run.policy()(observations)
+    np.testing.assert_allclose(actions, 2 * inside, rtol=1e-5)
+    assert model.evaluate(episodes=1)["length"] == 200
+    model.save(tmp_path)
+    again = Offline.load(tmp_path, swings(task="Pendulum-v1"))
+    np.testing.assert_array_equal(again.predict(observations)[0], actions)
+    pairs = observations, inside
+    np.testing.assert_array_equal(again.penalty(*pairs), model.penalty(*pairs))
+    np.testing.assert_array_equal(again.q_value(*pairs), model.q_value(*pairs))
+    for learner in (model, again):
+        learner.learn(3)
+    np.testing.assert_array_equal(again.predict(observations)[0], model.predict(observations)[0])
+
+
+def test_without_its_data_a_model_acts_but_does_not_learn(tmp_path):
+    Offline(swings(), **SMALL).learn(1).save(tmp_path)
+    model = Offline.load(tmp_path)
+    assert model.predict(np.zeros(3))[0].shape == (1,)
+    with pytest.raises(InputError, match="no data to learn from"):
+        model.learn(1)
+    with pytest.raises(InputError, match="names no environment"):
+        model.evaluate()
+
+
+def test_estimates_are_of_the_data_and_of_the_policy():
+    found = Offline(swings(), **SMALL).learn(2).estimates()
+    assert found.keys() == {"estimated_value", "penalty_data", "penalty_policy"}
+
+
+def test_bad_input_is_named(tmp_path):
+    with pytest.raises(InputError, match="agent is 'ctrl-ucb-m'"):
+        Offline(swings(), agent="ctrl-ucb-m")
+    with pytest.raises(InputError, match="did you mean behaviour_weight"):
+        Offline(swings(), behavior_weight=1.0)
+    model = Offline(swings(), **SMALL)
+    with pytest.raises(InputError, match=r"observation has shape \(4,\): give \(3,\)"):
+        model.predict(np.zeros(4))
+    with pytest.raises(InputError, match="total_updates is 0"):
+        model.learn(0)
+    model.save(tmp_path)
+    for online in (Sac, Ctrl):
+        with pytest.raises(InputError, match="load it with Offline"):
+            online.load(tmp_path)
