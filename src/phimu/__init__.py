@@ -10,6 +10,8 @@ _HOMES = {
     "Sac": "phimu.model",
     "evaluate": "phimu.training.evaluation",
     "learn_features": "phimu.training.from_arrays",
+    "open_set": "phimu.data.opening",
+    "from_arrays": "phimu.data.arrays",
     "Contrastive": "phimu.representation.learner",
     "Elliptical": "phimu.confidence",
     "InputError": "phimu.errors",

@@ -37,6 +37,7 @@ class Hdf5Columns:
     def __init__(self, path: Path, group: Any):
         self.path, self.group = path, group
         self._most = most_bytes(path)
+        self._checked: dict[str, Any] = {}
 
     def __contains__(self, name: str) -> bool:
         return self.group.get(name, getlink=True) is not None
@@ -73,23 +74,29 @@ class Hdf5Columns:
 
     def _dataset(self, name: str, kinds: str) -> Any:
         """A dataset with all of its numbers in this file."""
+        with self._naming(name):
+            if name not in self._checked:
+                self._checked[name] = self._opened(name)
+            dataset = self._checked[name]
+            if dataset.dtype.kind not in kinds:
+                raise InputError(f"{self.label(name)} has type {dataset.dtype}: give numbers.")
+        return dataset
+
+    def _opened(self, name: str) -> Any:
         import h5py
 
         label = self.label(name)
-        with self._naming(name):
-            link = self.group.get(name, getlink=True)
-            if link is None:
-                raise InputError(f"{label} is missing: it must be there.")
-            if not isinstance(link, h5py.HardLink):
-                raise InputError(f"{label} is a link to another place: copy the numbers into it.")
-            dataset = self.group[name]
-            if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
-                raise InputError(f"{label} is no array: give one number or vector per row.")
-            if dataset.is_virtual or dataset.external:
-                raise InputError(f"{label} lies in other files: copy the numbers into this one.")
-            if dataset.dtype.kind not in kinds:
-                raise InputError(f"{label} has type {dataset.dtype}: give numbers.")
-            self._check_size(dataset, label)
+        link = self.group.get(name, getlink=True)
+        if link is None:
+            raise InputError(f"{label} is missing: it must be there.")
+        if not isinstance(link, h5py.HardLink):
+            raise InputError(f"{label} is a link to another place: copy the numbers into it.")
+        dataset = self.group[name]
+        if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
+            raise InputError(f"{label} is no array: give one number or vector per row.")
+        if dataset.is_virtual or dataset.external:
+            raise InputError(f"{label} lies in other files: copy the numbers into this one.")
+        self._check_size(dataset, label)
         return dataset
 
     def _check_size(self, dataset: Any, label: str) -> None:
