@@ -101,20 +101,13 @@ class Hdf5Columns:
 
     def _check_size(self, dataset: Any, label: str) -> None:
         """Whether the file can hold what the shape declares, before that much is allocated."""
-        import h5py
-
         size = math.prod(dataset.shape) * dataset.dtype.itemsize
         if dataset.chunks is None:
-            whole = dataset.id.get_storage_size() >= size
+            whole = size <= min(dataset.id.get_storage_size(), self.path.stat().st_size)
         else:
-            chunks = math.prod(map(_ceil_divide, dataset.shape, dataset.chunks))
-            whole = size <= self._most and dataset.id.get_num_chunks() >= chunks
-            whole &= math.prod(dataset.chunks) * dataset.dtype.itemsize <= self._most
-            packed = dataset.id.get_create_plist().get_nfilters() > 0
-            whole &= packed or dataset.id.get_storage_size() >= size
-        if dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS and size:
-            offset = dataset.id.get_offset()
-            whole &= offset is not None and offset + size <= self.path.stat().st_size
+            chunk = math.prod(dataset.chunks) * dataset.dtype.itemsize
+            count = math.prod(map(_ceil_divide, dataset.shape, dataset.chunks))
+            whole = max(size, chunk) <= self._most and dataset.id.get_num_chunks() >= count
         if not whole:
             raise InputError(
                 f"{label} declares {size:,} bytes in shape {dataset.shape}, which are not in the "
