@@ -164,6 +164,13 @@ def test_observations_for_actions(rows, write):
     refused(write(columns, "hopper_medium.hdf5"), "hopper_medium.hdf5: observations has 3 columns")
 
 
+def test_flags_of_another_length(rows, write):
+    columns = rows((5, 5), (True, False), 17, 6)
+    columns["timeouts"] = columns["timeouts"][:-1]
+    path = write(columns, "halfcheetah_medium.hdf5")
+    refused(path, f"{path}: timeouts has 9 rows, but observations has 10")
+
+
 def test_episode_numbers(rows, write):
     columns = rows() | {"timeouts": None}
     number = np.repeat([0, 1, 0], (4, 3, 5))

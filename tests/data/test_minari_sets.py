@@ -70,21 +70,27 @@ def test_refused(recorded, tmp_path):
         return lambda: change(name, lambda _: kept)
 
     for name, value, complaint in (
-        ("observations", lambda kept: kept[:-1], "has 20 rows for 20 actions"),
-        ("observations", lambda kept: kept[:, :2], "has 2 columns, but the first episode has 3"),
+        ("observations", lambda kept: kept[:-1], "has shape (20, 3): give (21, 3)"),
+        ("observations", lambda kept: kept[:, :2], "has shape (21, 2): give (21, 3)"),
         ("rewards", lambda kept: np.where(np.arange(20) == 4, np.nan, kept), "in row 4 is nan"),
         ("truncations", lambda kept: np.arange(20) == 4, "in row 4 is 1, although"),
-        ("actions", lambda kept: kept[:0], "has 21 rows for 0 actions"),
+        ("actions", lambda kept: kept[:0], "is empty: drop that episode"),
         ("actions", lambda kept: kept[:, 0], "has shape (20,)"),
     ):
         restore = change(name, value)
-        where = "observations" if "for 0 actions" in complaint else name
-        refused(f"episode_1/{where}", complaint)
+        refused(f"episode_1/{name}", complaint)
         restore()
     assert len(open_set(f"minari:{ID}")) == 67
     with h5py.File(path, "a") as file:
         file["episode_4"] = h5py.ExternalLink("other.hdf5", "/episode_0")
     refused("episode_4 is a link to another place")
+    with h5py.File(path, "a") as file:
+        del file["episode_4"]
+    with h5py.File(path, "a") as file:  # one episode under many names
+        file["long/actions"] = np.zeros((1_000_000, 1), np.int8)
+        for number in range(4, 250):
+            file[f"episode_{number}"] = file["long"]
+    refused("declares 246,000,067 actions, more than it can hold")
     with pytest.raises(InputError, match="is a Minari file: name the directory"):
         open_set(path)
 

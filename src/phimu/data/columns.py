@@ -38,11 +38,30 @@ class Columns:
     names: dict[str, str] = field(default_factory=dict)  # what the file calls a column
     notes: list[str] = field(default_factory=list)
 
-    def label(self, column: str) -> str:
-        return f"{self.where}: {self.names.get(column, column)}"
+    def __post_init__(self) -> None:
+        rows, width = self.observation.shape
+        if rows == 0 or width == 0 or self.action.shape[1] == 0:
+            empty = "action" if rows and width else "observation"
+            raise InputError(f"{self.label(empty)} is empty: a set needs at least one transition.")
+        for name in ("action", "reward", "terminated", "truncated", "next_observation", "episode"):
+            column = getattr(self, name)
+            if column is not None and len(column) != rows:
+                raise InputError(
+                    f"{self.label(name)} has {len(column)} rows, but {self.name('observation')} "
+                    f"has {rows}: give one per transition."
+                )
+        following = self.next_observation
+        if following is not None and following.shape[1] != width:
+            raise InputError(
+                f"{self.label('next_observation')} has {following.shape[1]} columns, but "
+                f"{self.name('observation')} has {width}: give as many."
+            )
 
     def name(self, column: str) -> str:
         return self.names.get(column, column)
+
+    def label(self, column: str) -> str:
+        return f"{self.where}: {self.name(column)}"
 
 
 def check_finite(column: np.ndarray, label: str) -> None:

@@ -15,7 +15,6 @@ CLOSE = 1e-4  # s' and the next row's s are the same within this, relative to 1 
 
 def transitions(columns: Columns) -> Transitions:
     """Make episodes of rows; says in `columns.notes` what was dropped or taken otherwise."""
-    _check_shapes(columns)
     terminated = columns.terminated
     ends = _ends(columns)
     if columns.next_observation is None:
@@ -49,28 +48,8 @@ def transitions(columns: Columns) -> Transitions:
     )
 
 
-def _check_shapes(columns: Columns) -> None:
-    rows, width = columns.observation.shape
-    if rows == 0 or width == 0 or columns.action.shape[1] == 0:
-        empty = "action" if rows and width else "observation"
-        raise InputError(f"{columns.label(empty)} is empty: a set needs at least one transition.")
-    for name in ("action", "reward", "terminated", "truncated", "next_observation", "episode"):
-        column = getattr(columns, name)
-        if column is not None and len(column) != rows:
-            raise InputError(
-                f"{columns.label(name)} has {len(column)} rows, but {columns.name('observation')} "
-                f"has {rows}: give one per transition."
-            )
-    following = columns.next_observation
-    if following is not None and following.shape[1] != width:
-        raise InputError(
-            f"{columns.label('next_observation')} has {following.shape[1]} columns, but "
-            f"{columns.name('observation')} has {width}: give as many."
-        )
-
-
 def _ends(columns: Columns) -> np.ndarray:
-    """[N] bool: the last row of each episode, in `columns.next_observation` or not."""
+    """[N] bool: the last row of each episode. Where s' is in the file, it must agree."""
     ends = columns.terminated.copy()
     if columns.truncated is not None:
         ends |= columns.truncated

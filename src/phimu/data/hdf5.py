@@ -37,6 +37,7 @@ class Hdf5Columns:
     def __init__(self, path: Path, group: Any):
         self.path, self.group = path, group
         self._most = most_bytes(path)
+        self._checked: dict[str, Any] = {}
 
     def __contains__(self, name: str) -> bool:
         return self.group.get(name, getlink=True) is not None
@@ -73,41 +74,40 @@ class Hdf5Columns:
 
     def _dataset(self, name: str, kinds: str) -> Any:
         """A dataset with all of its numbers in this file."""
+        with self._naming(name):
+            if name not in self._checked:
+                self._checked[name] = self._opened(name)
+            dataset = self._checked[name]
+            if dataset.dtype.kind not in kinds:
+                raise InputError(f"{self.label(name)} has type {dataset.dtype}: give numbers.")
+        return dataset
+
+    def _opened(self, name: str) -> Any:
         import h5py
 
         label = self.label(name)
-        with self._naming(name):
-            link = self.group.get(name, getlink=True)
-            if link is None:
-                raise InputError(f"{label} is missing: it must be there.")
-            if not isinstance(link, h5py.HardLink):
-                raise InputError(f"{label} is a link to another place: copy the numbers into it.")
-            dataset = self.group[name]
-            if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
-                raise InputError(f"{label} is no array: give one number or vector per row.")
-            if dataset.is_virtual or dataset.external:
-                raise InputError(f"{label} lies in other files: copy the numbers into this one.")
-            if dataset.dtype.kind not in kinds:
-                raise InputError(f"{label} has type {dataset.dtype}: give numbers.")
-            self._check_size(dataset, label)
+        link = self.group.get(name, getlink=True)
+        if link is None:
+            raise InputError(f"{label} is missing: it must be there.")
+        if not isinstance(link, h5py.HardLink):
+            raise InputError(f"{label} is a link to another place: copy the numbers into it.")
+        dataset = self.group[name]
+        if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
+            raise InputError(f"{label} is no array: give one number or vector per row.")
+        if dataset.is_virtual or dataset.external:
+            raise InputError(f"{label} lies in other files: copy the numbers into this one.")
+        self._check_size(dataset, label)
         return dataset
 
     def _check_size(self, dataset: Any, label: str) -> None:
         """Whether the file can hold what the shape declares, before that much is allocated."""
-        import h5py
-
         size = math.prod(dataset.shape) * dataset.dtype.itemsize
         if dataset.chunks is None:
-            whole = dataset.id.get_storage_size() >= size
+            whole = size <= min(dataset.id.get_storage_size(), self.path.stat().st_size)
         else:
-            chunks = math.prod(map(_ceil_divide, dataset.shape, dataset.chunks))
-            whole = size <= self._most and dataset.id.get_num_chunks() >= chunks
-            whole &= math.prod(dataset.chunks) * dataset.dtype.itemsize <= self._most
-            packed = dataset.id.get_create_plist().get_nfilters() > 0
-            whole &= packed or dataset.id.get_storage_size() >= size
-        if dataset.id.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS and size:
-            offset = dataset.id.get_offset()
-            whole &= offset is not None and offset + size <= self.path.stat().st_size
+            chunk = math.prod(dataset.chunks) * dataset.dtype.itemsize
+            count = math.prod(map(_ceil_divide, dataset.shape, dataset.chunks))
+            whole = max(size, chunk) <= self._most and dataset.id.get_num_chunks() >= count
         if not whole:
             raise InputError(
                 f"{label} declares {size:,} bytes in shape {dataset.shape}, which are not in the "

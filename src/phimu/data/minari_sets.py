@@ -13,7 +13,7 @@ import numpy as np
 
 from phimu.data.assembly import assemble
 from phimu.data.checksums import verified_sha256
-from phimu.data.columns import Asked, Columns
+from phimu.data.columns import Asked, Columns, most_bytes
 from phimu.data.hdf5 import Hdf5Columns, open_hdf5, text_attribute
 from phimu.data.offline import OfflineSet
 from phimu.errors import InputError
@@ -110,10 +110,13 @@ def _read(path: Path, file: Any) -> Columns:
     )
     if not names:
         raise InputError(f"{path} has no episodes: it is empty, or not Minari's.")
-    groups = [_group(path, file, name) for name in names]
-    lengths = [_length(group) for group in groups]
+    # Groups are opened anew to be read: thousands of them would not stay open cheaply.
+    lengths = [_length(_group(path, file, name)) for name in names]
     ends = np.cumsum(lengths)
-    widths = [groups[0].shape(name, 2)[1] for name in ("observations", "actions")]
+    first = _group(path, file, names[0])
+    widths = [first.shape(name, 2)[1] for name in ("observations", "actions")]
+    if 4 * ends[-1] * sum(widths) > most_bytes(path):
+        raise InputError(f"{path} declares {ends[-1]:,} actions, more than it can hold.")
     table = {
         "observation": np.empty((ends[-1], widths[0]), np.float32),
         "action": np.empty((ends[-1], widths[1]), np.float32),
@@ -122,8 +125,9 @@ def _read(path: Path, file: Any) -> Columns:
         "terminated": np.empty(ends[-1], bool),
         "truncated": np.empty(ends[-1], bool),
     }
-    for group, end, length in zip(groups, ends, lengths, strict=True):
-        _read_episode(group, {key: column[end - length : end] for key, column in table.items()})
+    for name, end, length in zip(names, ends, lengths, strict=True):
+        rows = {key: column[end - length : end] for key, column in table.items()}
+        _read_episode(_group(path, file, name), rows)
     return Columns(str(path), **table, names=NAMES)  # type: ignore[arg-type]
 
 
@@ -139,27 +143,22 @@ def _group(path: Path, file: Any, name: str) -> Hdf5Columns:
 
 
 def _length(group: Hdf5Columns) -> int:
-    """Steps of an episode, of which every column must have as many; observations have one more."""
     steps = group.shape("actions", 2)[0]
-    wanted = {"observations": steps + 1, "rewards": steps, "terminations": steps}
-    for name, rows in (wanted | {"truncations": steps}).items():
-        found = group.shape(name, 2 if name == "observations" else 1)[0]
-        if found != rows or steps == 0:
-            raise InputError(
-                f"{group.label(name)} has {found} rows for {steps} actions: "
-                f"give at least one action, and {rows} rows for them."
-            )
+    if steps == 0:
+        raise InputError(f"{group.label('actions')} is empty: drop that episode.")
     return steps
 
 
 def _read_episode(group: Hdf5Columns, rows: dict[str, np.ndarray]) -> None:
     """Fill these rows of the table."""
-    for key in ("observation", "action"):
-        width = group.shape(NAMES[key], 2)[1]
-        if width != rows[key].shape[1]:
+    steps = len(rows["reward"])
+    for key, name in NAMES.items():
+        wanted = (steps + (key == "observation"), *rows[key].shape[1:])
+        shape = group.shape(name, len(wanted))
+        if shape[: len(wanted)] != wanted:
             raise InputError(
-                f"{group.label(NAMES[key])} has {width} columns, but the first episode has "
-                f"{rows[key].shape[1]}: give as many."
+                f"{group.label(name)} has shape {shape}: give {wanted}, for {steps} actions and "
+                f"as many columns as in the first episode."
             )
     observations = group.numbers("observations", 2)
     rows["observation"][:], rows["next_observation"][:] = observations[:-1], observations[1:]
