@@ -4,7 +4,7 @@ resumed run continues the same streams without having saved any."""
 import jax
 import numpy as np
 
-WARM_UP, BATCH, RESET, ACT, UPDATE, REFRESH, EVALUATE, INIT = range(8)
+WARM_UP, BATCH, RESET, ACT, UPDATE, REFRESH, EVALUATE, INIT, COLLECT = range(9)
 
 
 def stream(seed: int, name: int, step: int) -> np.random.Generator:

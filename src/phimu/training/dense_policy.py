@@ -1,0 +1,205 @@
+"""Policies in plain NumPy: one observation at a time, where a call of JAX would take longer than
+the simulator."""
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.networks import LOG_STD_RANGE, Acting, TanhGaussian
+from phimu.types import Spec
+
+# (observation, randomness) -> action in [-1, 1]
+SamplingPolicy = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+
+def _elu(x: np.ndarray) -> np.ndarray:
+    return np.where(x > 0, x, np.exp(np.minimum(x, 0)) - 1)
+
+
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "elu": _elu,
+    "tanh": np.tanh,
+}
+SQUASHES = ("tanh", "clip")
+OF_OTHERS = (-20.0, 2.0)  # log standard deviations in files are clipped to this, as SAC's usually
+
+
+@dataclass(frozen=True)
+class DensePolicy:
+    """Dense layers, then a Gaussian through tanh, or a mean clipped to [-1, 1]."""
+
+    hidden: tuple[tuple[np.ndarray, np.ndarray], ...]  # weight [inputs, outputs], bias
+    mean: tuple[np.ndarray, np.ndarray]
+    log_std: tuple[np.ndarray, np.ndarray] | None = None  # None acts without noise
+    log_std_range: tuple[float, float] = OF_OTHERS
+    smooth_range: bool = False  # whether tanh leads into the range, or a clip
+    activation: str = "relu"
+    layer_norm: bool = False
+    squash: str = "tanh"
+    shift: np.ndarray | None = None  # [observation_dim]; inputs are (s - shift) scale,
+    scale: np.ndarray | None = None  # clipped to +-limit
+    limit: float = np.inf
+    uniform_mix: float = 0.0
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(len((*self.hidden, self.mean)[0][0]), len(self.mean[1]))
+
+    def __call__(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """A sampled action [action_dim]."""
+        if self.uniform_mix and rng.random() < self.uniform_mix:
+            return rng.uniform(-1, 1, len(self.mean[1])).astype(np.float32)
+        features = self._features(observation)
+        action = features @ self.mean[0] + self.mean[1]
+        if self.log_std is not None:
+            noise = rng.standard_normal(len(action), np.float32)
+            action += np.exp(self._log_std(features, *self.log_std)) * noise
+        return self._squash(action)
+
+    def mode(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The same without noise; it asks for none of `rng`."""
+        return self._squash(self._features(observation) @ self.mean[0] + self.mean[1])
+
+    def _features(self, x: np.ndarray) -> np.ndarray:
+        if self.shift is not None:
+            x = np.minimum(np.maximum((x - self.shift) * self.scale, -self.limit), self.limit)
+        activation = ACTIVATIONS[self.activation]
+        for weight, bias in self.hidden:
+            x = x @ weight
+            x += bias
+            if self.layer_norm:
+                x -= x.mean()
+                x /= np.sqrt(np.mean(x * x) + np.float32(1e-5))
+            x = activation(x)
+        return x
+
+    def _log_std(self, features: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        raw = features @ weight + bias
+        low, high = self.log_std_range
+        if self.smooth_range:
+            return low + 0.5 * (high - low) * (np.tanh(raw) + 1)
+        return np.minimum(np.maximum(raw, low), high)
+
+    def _squash(self, action: np.ndarray) -> np.ndarray:
+        if self.squash == "tanh":
+            return np.tanh(action)
+        return np.minimum(np.maximum(action, -1), 1)
+
+
+def random_actions(spec: Spec) -> SamplingPolicy:
+    return lambda observation, rng: rng.uniform(-1, 1, spec.action_dim).astype(np.float32)
+
+
+def from_acting(agent: Any, acting: Acting) -> DensePolicy:
+    """What `agent.act` does, from the part of its state that acting needs."""
+    actor, normaliser = acting.actor, acting.normaliser
+    if not isinstance(actor, TanhGaussian):
+        raise InputError(f"The policy is a {type(actor).__name__}: collect with a TanhGaussian.")
+    network = actor.network
+    layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in network.layers]
+    weight, bias = layers.pop()
+    half = len(bias) // 2
+    shift = scale = None
+    if agent.normalise_observations:
+        shift = np.asarray(normaliser.mean)
+        scale = 1 / np.sqrt(np.asarray(normaliser.variance) + np.float32(1e-6))
+    return DensePolicy(
+        hidden=tuple(layers),
+        mean=(np.ascontiguousarray(weight[:, :half]), bias[:half]),
+        log_std=(np.ascontiguousarray(weight[:, half:]), bias[half:]),
+        log_std_range=LOG_STD_RANGE,
+        smooth_range=True,
+        activation=network.activation,
+        layer_norm=network.layer_norm,
+        shift=shift,
+        scale=scale,
+        limit=10.0,
+        uniform_mix=getattr(agent, "uniform_mix", 0.0),
+    )
+
+
+def from_npz(path: Path, spec: Spec) -> DensePolicy:
+    """A policy from a file of plain arrays.
+
+    `hidden_0_weight` [inputs, outputs], `hidden_0_bias`, `hidden_1_weight`, ..., `mean_weight`,
+    `mean_bias`, and if it is stochastic `log_std_weight`, `log_std_bias`; `activation` and
+    `squash` as texts; `obs_mean` and `obs_std` where inputs are normalised.
+    """
+    arrays = _read(path)
+    activation = _text(path, arrays, "activation", tuple(ACTIVATIONS))
+    squash = _text(path, arrays, "squash", SQUASHES)
+    hidden: list[tuple[np.ndarray, np.ndarray]] = []
+    width = spec.observation_dim
+    while f"hidden_{len(hidden)}_weight" in arrays:
+        layer = _layer(path, arrays, f"hidden_{len(hidden)}", width, None)
+        hidden.append(layer)
+        width = len(layer[1])
+    mean = _layer(path, arrays, "mean", width, spec.action_dim)
+    log_std = shift = scale = None
+    if "log_std_weight" in arrays:
+        log_std = _layer(path, arrays, "log_std", width, spec.action_dim)
+    if "obs_mean" in arrays:
+        shift, std = (
+            _floats(path, arrays, name, (spec.observation_dim,)) for name in ("obs_mean", "obs_std")
+        )
+        if not (std > 0).all():
+            raise InputError(f"{path}: obs_std must be positive throughout.")
+        scale = 1 / std
+    if arrays:
+        raise InputError(
+            f"{path} also holds {', '.join(sorted(arrays))}, which no policy has: see "
+            "docs/data-collection.md for the names."
+        )
+    return DensePolicy(
+        tuple(hidden), mean, log_std, activation=activation, squash=squash, shift=shift, scale=scale
+    )
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise InputError(f"policy is {path}: there is no such run directory and no such file.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"{path} is not an .npz of plain arrays: write it with np.savez."
+        ) from error
+
+
+def _text(path: Path, arrays: dict[str, np.ndarray], name: str, known: tuple[str, ...]) -> str:
+    found = str(arrays.pop(name, "(absent)"))[:20]
+    if found not in known:
+        raise InputError(f"{path}: {name} is {found}, but must be one of {', '.join(known)}.")
+    return found
+
+
+def _layer(
+    path: Path, arrays: dict[str, np.ndarray], name: str, inputs: int, outputs: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    if outputs is None:
+        outputs = arrays[f"{name}_weight"].shape[-1] if arrays[f"{name}_weight"].ndim else 0
+    weight = _floats(path, arrays, f"{name}_weight", (inputs, outputs))
+    return weight, _floats(path, arrays, f"{name}_bias", (outputs,))
+
+
+def _floats(
+    path: Path, arrays: dict[str, np.ndarray], name: str, shape: tuple[int, ...]
+) -> np.ndarray:
+    if name not in arrays:
+        raise InputError(f"{path} has no {name}: see docs/data-collection.md for the names.")
+    array = arrays.pop(name)
+    if array.shape != shape:
+        raise InputError(
+            f"{path}: {name} has shape {array.shape}, but the task and the layer before it ask "
+            f"for {shape}."
+        )
+    if not np.issubdtype(array.dtype, np.floating) or not np.isfinite(array).all():
+        raise InputError(f"{path}: {name} must be finite floating-point numbers.")
+    return np.ascontiguousarray(array, np.float32)

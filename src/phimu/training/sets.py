@@ -1,0 +1,78 @@
+"""Offline sets on disk: a set stands under its name when it is whole, and not before."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, get_args
+
+from phimu.data.offline import Transitions
+from phimu.data.writing import MINARI_FILE, Origin, write_d4rl, write_minari
+from phimu.environments.task import Task
+from phimu.errors import InputError
+from phimu.training.files import fingerprint
+from phimu.training.run_directory import naming, sync_directory, write_atomically
+
+Layout = Literal["d4rl", "minari"]
+
+
+def check_out(out: Path, layout: Layout) -> None:
+    """Whether a set can be written there, asked before it is collected."""
+    if layout not in get_args(Layout):
+        raise InputError(f"layout is {layout!r}: choose {' or '.join(get_args(Layout))}.")
+    if layout == "d4rl" and out.suffix not in (".hdf5", ".h5"):
+        raise InputError(f"out is {out}: give a name that ends in .hdf5.")
+    if os.path.lexists(out):
+        raise InputError(f"out is {out}, which exists: choose another name, or delete it first.")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"out is {out}, whose directory does not exist: make it first.")
+
+
+def origin_of(task: Task, task_id: str, out: Path, policy: str, seed: int | None = None) -> Origin:
+    """What a set of this task, written as `out`, says of itself."""
+    spec = task.env.spec
+    try:
+        env_spec = None if spec is None else spec.to_json()
+    except (TypeError, ValueError):  # options that have no JSON form
+        env_spec = None
+    return Origin(task_id, out.stem, policy, task.action_low, task.action_high, seed, env_spec)
+
+
+def save_set(
+    out: Path, transitions: Transitions, origin: Origin, layout: Layout, compress: bool = False
+) -> str:
+    """Write a set; the sha256 of its HDF5 file, which in D4RL's layout also stands beside it."""
+    check_out(out, layout)
+    write = write_d4rl if layout == "d4rl" else write_minari
+    with _aside(out) as aside:
+        write(aside, transitions, origin, compress)
+        digest = fingerprint(aside if layout == "d4rl" else aside / MINARI_FILE)["sha256"]
+        if layout == "d4rl":  # before the set has its name, so that the two always agree
+            line = f"{digest}  {out.name}\n"
+            write_atomically(out.with_name(out.name + ".sha256"), line.encode())
+    return digest
+
+
+@contextlib.contextmanager
+def _aside(out: Path) -> Iterator[Path]:
+    """A place to write in; at the end what is there is fsynced and renamed to `out`."""
+    aside = out.with_name(f".{out.name}.part")
+    with naming(out):
+        _remove(aside)  # what a kill left
+        try:
+            yield aside
+            for path in (aside, *aside.rglob("*")):
+                sync_directory(path)  # fsync knows no difference between the two
+            os.rename(aside, out)
+        except BaseException:
+            _remove(aside)
+            raise
+        sync_directory(out.absolute().parent)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
