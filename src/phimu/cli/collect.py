@@ -11,6 +11,9 @@ import tyro
 
 from phimu.cli.arguments import THREADS, call
 from phimu.cli.train import task_options
+from phimu.data.offline import Transitions
+from phimu.data.opening import open_set
+from phimu.data.scores import normalised_score
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, Stopped
 from phimu.training.collect import collect as run_policy
@@ -19,65 +22,70 @@ from phimu.training.dense_policy import SamplingPolicy, from_npz, random_actions
 from phimu.training.files import fingerprint
 from phimu.training.progress import Progress
 from phimu.training.session import load_config
-from phimu.training.sets import Layout, check_out, origin_of, save_set
+from phimu.training.sets import Layout, check_out, joined, origin_of, save_set
 from phimu.training.stopping import stop_requests
 
-RECIPE = """\
-
-The kinds of set that D4RL has, from runs of your own (Hopper-v4 as the example):
-  random         phimu data collect Hopper-v4 --policy random --steps 1000000 --out random.hdf5
-  medium         phimu train Hopper-v4 --agent sac --steps 300000 --run-dir medium
-                   (stop at about a third of an expert's return; the same command goes on)
-                 phimu data collect Hopper-v4 --policy medium --steps 1000000 --out medium.hdf5
-  medium-replay  phimu data replay medium --out medium_replay.hdf5
-  expert         phimu train Hopper-v4 --agent sac --steps 3000000 --run-dir expert
-                 phimu data collect Hopper-v4 --policy expert --steps 1000000 --out expert.hdf5
-  medium-expert  phimu data join medium.hdf5 expert.hdf5 --out medium_expert.hdf5
-"""
+OUT = tyro.conf.arg(
+    help="the .hdf5 file to write, with its checksum as FILE.sha256 beside it; with --layout "
+    "minari a directory. What exists is never overwritten"
+)
+LAYOUT = tyro.conf.arg(
+    help="d4rl: one HDF5 file with the columns of D4RL's v2 sets; minari: a directory that Minari "
+    "loads"
+)
+GZIP = tyro.conf.arg(help="compress: smaller, and slower to write and to read")
 
 
 def collect(arguments: list[str]) -> None:
     call(_collect, arguments, "phimu data collect")
 
 
+def join(arguments: list[str]) -> None:
+    call(_join, arguments, "phimu data join")
+
+
 def replay(arguments: list[str]) -> None:
     call(_replay, arguments, "phimu data replay")
-
-
-class _Actor(NamedTuple):
-    task: Task
-    policy: SamplingPolicy
-    words: str
 
 
 def _collect(
     task: Annotated[str, tyro.conf.Positional],
     policy: str,
     steps: int,
-    out: Path,
+    out: Annotated[Path, OUT],
     seed: int = 0,
     mode: bool = False,
-    layout: Layout = "d4rl",
-    gzip: bool = False,
     option: tuple[str, ...] = (),
+    layout: Annotated[Layout, LAYOUT] = "d4rl",
+    gzip: Annotated[bool, GZIP] = False,
     quiet: bool = False,
     threads: Annotated[int | None, tyro.conf.arg(help=THREADS)] = None,
 ) -> None:
     """Run a policy and write what it did as an offline set.
 
-    Prints one line of JSON: steps, episodes, mean and standard deviation of the return of the
-    episodes that ended by themselves, steps per second, sha256 of the file.
+    Prints one line of JSON: steps, episodes, mean and standard deviation of their returns,
+    D4RL's normalised score where the task has one, sha256, steps per second.
+
+    The kinds of set that D4RL has, from runs of your own:
+
+    medium: stop `phimu train Hopper-v4 --agent sac --run-dir sac` at about a third of an expert's
+    return, then `phimu data collect Hopper-v4 --policy sac --steps 1000000 --out medium.hdf5`.
+
+    medium-replay: at the same checkpoint `phimu data replay sac --out medium_replay.hdf5`.
+
+    expert: train on with more --steps until the return no longer rises, then collect as for medium.
+
+    medium-expert: `phimu data join medium.hdf5 expert.hdf5 --out medium_expert.hdf5`.
+
+    random: collect with --policy random.
 
     Args:
         task: a Gymnasium id, such as Hopper-v4.
-        policy: a run directory of phimu train, an .npz of dense layers, or the word random.
+        policy: a run directory of phimu train, an .npz of dense layers (docs/data-collection.md
+            has its names), or the word random.
         steps: how many transitions; the last episode is cut there, as by a time limit.
-        out: the file to write; with --layout minari a directory. FILE.sha256 goes beside a file.
         seed: of episode starts and actions; the same seed gives the same file.
         mode: take the most likely action instead of a sampled one.
-        layout: d4rl is one HDF5 file with the columns of D4RL's v2 sets; minari is a directory
-            that Minari loads.
-        gzip: compress; smaller, and slower to write and read.
         option: constructor arguments of the task, as name=value; by default the run's own.
         quiet: show no progress.
     """
@@ -87,21 +95,24 @@ def _collect(
     began = time.perf_counter()
     with Progress(steps, 0, quiet) as progress, stop_requests() as stop:
         try:
-            rows, returns = run_policy(actor.task, actor.policy, steps, seed, progress, stop)
+            rows = run_policy(actor.task, actor.policy, steps, seed, progress, stop)
         except Stopped as stopped:
             raise Stopped(stopped.number, "nothing was written.") from None
-        seconds = time.perf_counter() - began
-        origin = origin_of(actor.task, task, out, actor.words, seed)
+        speed = steps / (time.perf_counter() - began)
+        origin = origin_of(actor.task, out, actor.words, seed)
         digest = save_set(out, rows, origin, layout, gzip)
     actor.task.close()
-    facts = {"out": str(out), "steps": steps, "episodes": int(rows.episode[-1]) + 1}
-    speed = {"steps_per_second": round(steps / seconds, 1)}
-    print(json.dumps(facts | _scores(task, returns) | speed | {"sha256": digest}))
+    _report(out, rows, origin.task, digest, steps_per_second=round(speed, 1))
+
+
+class _Actor(NamedTuple):
+    task: Task
+    policy: SamplingPolicy
+    words: str
 
 
 def _actor(task_id: str, policy: str, mode: bool, options: dict[str, Any]) -> _Actor:
     """The task, who acts in it, and who that is in words."""
-    how = "mode actions" if mode else "sampled actions"
     path = Path(policy)
     if policy == "random":
         if mode:
@@ -113,51 +124,78 @@ def _actor(task_id: str, policy: str, mode: bool, options: dict[str, Any]) -> _A
         saved = load_checkpoint(path, _say)
         task = open_task(task_id, **(options or config.task_options))
         dense = policy_of_run(config, saved, task.spec)
-        words = f"{config.agent} at step {saved.step} of seed {config.seed} on {config.task}"
+        words = f"{config.agent} on {config.task}, seed {config.seed}, step {saved.step}"
     else:
         task = open_task(task_id, **options)
         dense = from_npz(path, task.spec)
-        words = f"{path.name} (sha256 {fingerprint(path)['sha256']})"
-        if dense.log_std is None:
-            how = "mode actions, as the file has no log_std"
+        words = f"{path.name} with sha256 {fingerprint(path)['sha256']}"
+    samples = dense.log_std is not None and not mode
+    how = "sampled actions" if samples else "mode actions"
     return _Actor(task, dense.mode if mode else dense, f"{words}, {how}")
 
 
-def _scores(task: str, returns: np.ndarray) -> dict[str, float | None]:
-    if not len(returns):
-        return {"return": None}
-    return {"return": float(returns.mean()), "return_std": float(returns.std())}
+def _join(
+    sets: Annotated[tuple[str, ...], tyro.conf.Positional],
+    out: Annotated[Path, OUT],
+    layout: Annotated[Layout, LAYOUT] = "d4rl",
+    gzip: Annotated[bool, GZIP] = False,
+) -> None:
+    """Write several sets of one task as one, one after the other.
+
+    `phimu data join medium.hdf5 expert.hdf5 --out medium_expert.hdf5` is D4RL's medium-expert.
+    Prints one line of JSON: steps, episodes, mean and standard deviation of their returns,
+    D4RL's normalised score where the task has one, sha256.
+
+    Args:
+        sets: two or more, each as any other command takes it.
+    """
+    check_out(out, layout)
+    rows, origin = joined([open_set(name) for name in sets], out)
+    digest = save_set(out, rows, origin, layout, gzip)
+    _report(out, rows, origin.task, digest)
 
 
 def _replay(
     run: Annotated[Path, tyro.conf.Positional],
-    out: Path,
+    out: Annotated[Path, OUT],
     until: int | None = None,
-    layout: Layout = "d4rl",
-    gzip: bool = False,
+    layout: Annotated[Layout, LAYOUT] = "d4rl",
+    gzip: Annotated[bool, GZIP] = False,
 ) -> None:
     """Write the replay buffer of a run's last checkpoint as an offline set (medium-replay).
 
-    Prints one line of JSON: steps, episodes, sha256 of the file.
+    Prints one line of JSON: steps, episodes, mean and standard deviation of their returns,
+    D4RL's normalised score where the task has one, sha256.
 
     Args:
         run: a run directory of phimu train.
-        out: the file to write; with --layout minari a directory. FILE.sha256 goes beside a file.
         until: leave out what the run did after this step.
-        layout: d4rl is one HDF5 file with the columns of D4RL's v2 sets; minari is a directory
-            that Minari loads.
-        gzip: compress; smaller, and slower to write and read.
     """
     check_out(out, layout)
     config = load_config(run)
     saved = load_checkpoint(run, _say)
     task = open_task(config.task, **config.task_options)
     rows = replay_of_run(config, saved, task.spec, until)
-    words = f"replay buffer of {config.agent}, seed {config.seed}, to step {until or saved.step}"
-    digest = save_set(out, rows, origin_of(task, config.task, out, words), layout, gzip)
+    end = saved.step if until is None else min(until, saved.step)
+    words = f"replay buffer of {config.agent} on {config.task}, seed {config.seed}, to step {end}"
+    origin = origin_of(task, out, words)
+    digest = save_set(out, rows, origin, layout, gzip)
     task.close()
-    facts = {"out": str(out), "steps": len(rows.reward), "episodes": int(rows.episode[-1]) + 1}
-    print(json.dumps(facts | {"sha256": digest}))
+    _report(out, rows, origin.task, digest)
+
+
+def _report(out: Path, rows: Transitions, task: str | None, digest: str, **more: float) -> None:
+    returns = np.bincount(rows.episode, rows.reward)
+    facts = {
+        "out": str(out),
+        "steps": len(rows.reward),
+        "episodes": len(returns),
+        "return": float(returns.mean()),
+        "return_std": float(returns.std()),
+        "score": None if task is None else normalised_score(task, float(returns.mean())),
+        "sha256": digest,
+    }
+    print(json.dumps(facts | more))
 
 
 def _say(text: str) -> None:

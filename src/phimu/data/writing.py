@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import h5py
 import numpy as np
 
 from phimu.data.offline import Transitions
@@ -25,7 +25,7 @@ MINARI_VERSION = "0.5.4"  # whose layout this is
 class Origin:
     """Where a set comes from: what a file says of itself."""
 
-    task: str  # a Gymnasium id
+    task: str | None  # a Gymnasium id, where it is known
     name: str  # such as hopper_medium
     policy: str  # who acted, in words
     action_low: np.ndarray  # [action_dim]: -1 of the transitions, in the task's own units
@@ -46,7 +46,7 @@ def write_d4rl(
         "terminals": transitions.terminated,
         "timeouts": transitions.truncated,
     }
-    with h5py.File(path, "w") as file:
+    with _hdf5().File(path, "w") as file:
         for name, column in columns.items():
             file.create_dataset(name, data=column, compression="gzip" if compress else None)
         file.attrs.update(_attributes(origin))
@@ -61,7 +61,7 @@ def write_minari(
     file_path.parent.mkdir(parents=True)
     action = _in_units_of_task(transitions.action, origin)
     episodes = 0
-    with h5py.File(file_path, "w", track_order=True) as file:
+    with _hdf5().File(file_path, "w", track_order=True) as file:
         file.attrs.update(_attributes(origin))
         for number, rows in enumerate(_episodes(transitions.episode)):
             last = transitions.next_observation[rows.stop - 1 : rows.stop]
@@ -85,21 +85,30 @@ def write_minari(
     (file_path.parent / "metadata.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _attributes(origin: Origin) -> dict[str, object]:
-    known: dict[str, object] = {
+def _hdf5() -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise InputError("Writing HDF5 needs h5py: pip install 'phimu[offline]'.") from None
+    return h5py
+
+
+def _attributes(origin: Origin) -> dict[str, Any]:
+    attributes = {
         "task": origin.task,
         "name": origin.name,
         "creator": "phimu",
         "policy": origin.policy,
+        "seed": origin.seed,
         "action_low": np.asarray(origin.action_low, np.float32),
         "action_high": np.asarray(origin.action_high, np.float32),
     }
-    return known if origin.seed is None else known | {"seed": origin.seed}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _minari_facts(transitions: Transitions, origin: Origin) -> dict[str, object]:
+def _minari_facts(transitions: Transitions, origin: Origin) -> dict[str, Any]:
     anything = np.full(transitions.observation.shape[1], math.inf)
-    facts: dict[str, object] = {
+    facts = {
         "dataset_id": _minari_id(origin.name),
         "minari_version": MINARI_VERSION,
         "data_format": "hdf5",
@@ -109,8 +118,9 @@ def _minari_facts(transitions: Transitions, origin: Origin) -> dict[str, object]
         "action_space": _box(origin.action_low, origin.action_high),
         "algorithm_name": origin.policy,
         "author": ["phimu"],
+        "env_spec": origin.env_spec,
     }
-    return facts if origin.env_spec is None else facts | {"env_spec": origin.env_spec}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _minari_id(name: str) -> str:

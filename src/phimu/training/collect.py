@@ -1,7 +1,7 @@
 """Collection of offline sets at about the speed of the simulator, and the policies that collect."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,11 +20,6 @@ from phimu.training.streams import COLLECT, INIT, key, stream
 from phimu.types import Spec
 
 
-class Collected(NamedTuple):
-    transitions: Transitions
-    returns: np.ndarray  # of the episodes that ended by themselves
-
-
 def collect(
     task: Task,
     policy: SamplingPolicy,
@@ -32,7 +27,7 @@ def collect(
     seed: int,
     progress: Progress | None = None,
     stop: Stop | None = None,
-) -> Collected:
+) -> Transitions:
     """Exactly `steps` transitions; the last episode is cut there, as by a time limit.
 
     Each episode has a stream of its own, so more steps begin with the same episodes.
@@ -42,12 +37,11 @@ def collect(
     if not 0 <= seed < 2**31:
         raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
     rows, stop = _empty(steps, task.spec), stop or Stop()
-    returns: list[float] = []
-    episode, over, total, so_far = -1, True, 0.0, 0.0
+    episode, over, total = -1, True, 0.0  # the reward of all episodes
     for step in range(steps):
         stop.check()
         if over:
-            episode, total = episode + 1, 0.0
+            episode += 1
             rng = stream(seed, COLLECT, episode)
             observation = task.reset(int(rng.integers(2**31)))
         action = policy(observation, rng)
@@ -60,13 +54,10 @@ def collect(
         rows.truncated[step] = truncated and not terminated
         rows.episode[step] = episode
         observation, over, total = following, terminated or truncated, total + reward
-        if over:
-            returns.append(total)
-            so_far += total
         if progress is not None:
-            progress.update(step + 1, {"return": so_far / len(returns)} if over else {})
+            progress.update(step + 1, {"return": total / (episode + 1)} if over else {})
     rows.truncated[-1] = not rows.terminated[-1]
-    return Collected(rows, np.array(returns))
+    return rows
 
 
 def _empty(steps: int, spec: Spec) -> Transitions:

@@ -3,11 +3,14 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from phimu.data.offline import Transitions
+import numpy as np
+
+from phimu.data.checksums import sidecar
+from phimu.data.offline import OfflineSet, Transitions
 from phimu.data.writing import MINARI_FILE, Origin, write_d4rl, write_minari
 from phimu.environments.task import Task
 from phimu.errors import InputError
@@ -29,14 +32,50 @@ def check_out(out: Path, layout: Layout) -> None:
         raise InputError(f"out is {out}, whose directory does not exist: make it first.")
 
 
-def origin_of(task: Task, task_id: str, out: Path, policy: str, seed: int | None = None) -> Origin:
+def origin_of(task: Task, out: Path, policy: str, seed: int | None = None) -> Origin:
     """What a set of this task, written as `out`, says of itself."""
     spec = task.env.spec
     try:
         env_spec = None if spec is None else spec.to_json()
     except (TypeError, ValueError):  # options that have no JSON form
         env_spec = None
-    return Origin(task_id, out.stem, policy, task.action_low, task.action_high, seed, env_spec)
+    return Origin(task.name, out.stem, policy, task.action_low, task.action_high, seed, env_spec)
+
+
+def joined(sets: Sequence[OfflineSet], out: Path) -> tuple[Transitions, Origin]:
+    """The transitions of sets of one task, one set after the other."""
+    if len(sets) < 2:
+        raise InputError(f"{len(sets)} sets cannot be joined: name at least two.")
+    first = sets[0]
+    for other in sets[1:]:
+        for what, here, there in (
+            ("task", first.task, other.task),
+            ("sizes", tuple(first.spec), tuple(other.spec)),
+            ("action range", _range(first), _range(other)),
+        ):
+            if here != there:
+                raise InputError(
+                    f"{first.name} has {what} {here} and {other.name} has {there}: "
+                    "join sets of one task."
+                )
+    columns = [np.concatenate(parts) for parts in zip(*(s.transitions for s in sets), strict=True)]
+    rows = Transitions(*columns)
+    start, episodes = 0, 0
+    for each in sets:
+        rows.episode[start : start + len(each)] += episodes
+        start, episodes = start + len(each), episodes + int(each.transitions.episode[-1]) + 1
+    words = ", then ".join(f"{each.name} with sha256 {each.sha256}" for each in sets)
+    low, high = (np.array(end) for end in _range(first))
+    return rows, Origin(first.task, out.stem, words, low, high)
+
+
+def _range(data: OfflineSet) -> tuple[list[float], list[float]]:
+    """What -1 and 1 mean; themselves where the set does not say."""
+    ends = np.full((2, data.spec.action_dim), [[-1.0], [1.0]])
+    for number, end in enumerate((data.action_low, data.action_high)):
+        if end is not None:
+            ends[number] = end
+    return ends[0].tolist(), ends[1].tolist()
 
 
 def save_set(
@@ -50,7 +89,7 @@ def save_set(
         digest = fingerprint(aside if layout == "d4rl" else aside / MINARI_FILE)["sha256"]
         if layout == "d4rl":  # before the set has its name, so that the two always agree
             line = f"{digest}  {out.name}\n"
-            write_atomically(out.with_name(out.name + ".sha256"), line.encode())
+            write_atomically(sidecar(out), line.encode())
     return digest
 
 
