@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from phimu.training.dense_policy import SamplingPolicy, from_npz, random_actions
 from phimu.training.files import fingerprint
 from phimu.training.progress import Progress
 from phimu.training.session import load_config
-from phimu.training.sets import Layout, check_out, joined, origin_of, save_set
+from phimu.training.sets import Layout, check_out, env_spec, joined, origin_of, save_set
 from phimu.training.stopping import stop_requests
 
 OUT = tyro.conf.arg(
@@ -151,6 +152,8 @@ def _join(
     """
     check_out(out, layout)
     rows, origin = joined([open_set(name) for name in sets], out)
+    if layout == "minari" and origin.task is not None:  # whose metadata describe the environment
+        origin = replace(origin, env_spec=env_spec(open_task(origin.task)))
     digest = save_set(out, rows, origin, layout, gzip)
     _report(out, rows, origin.task, digest)
 

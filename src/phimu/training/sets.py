@@ -32,14 +32,18 @@ def check_out(out: Path, layout: Layout) -> None:
         raise InputError(f"out is {out}, whose directory does not exist: make it first.")
 
 
+def env_spec(task: Task) -> str | None:
+    """Gymnasium's JSON of the environment, where it has one."""
+    try:
+        return None if task.env.spec is None else task.env.spec.to_json()
+    except (TypeError, ValueError):  # options that have no JSON form
+        return None
+
+
 def origin_of(task: Task, out: Path, policy: str, seed: int | None = None) -> Origin:
     """What a set of this task, written as `out`, says of itself."""
-    spec = task.env.spec
-    try:
-        env_spec = None if spec is None else spec.to_json()
-    except (TypeError, ValueError):  # options that have no JSON form
-        env_spec = None
-    return Origin(task.name, out.stem, policy, task.action_low, task.action_high, seed, env_spec)
+    low, high = task.action_low, task.action_high
+    return Origin(task.name, out.stem, policy, low, high, seed, env_spec(task))
 
 
 def joined(sets: Sequence[OfflineSet], out: Path) -> tuple[Transitions, Origin]:
