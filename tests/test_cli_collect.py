@@ -97,6 +97,8 @@ def test_a_run_collects_and_gives_its_replay(capsys: pytest.CaptureFixture[str])
     first, whole = open_set("first.hdf5").transitions, open_set("replay.hdf5").transitions
     assert (len(first.reward), len(whole.reward)) == (40, 60)
     np.testing.assert_array_equal(first.action, whole.action[:40])
+    assert data("collect", "Pendulum-v1", *flags, "--out", "other.hdf5", "--option", "g=9.8") == 2
+    assert f"which was trained on {MAZE}, of other sizes" in capsys.readouterr().err
 
 
 def test_join(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,14 @@ def _actor(task_id: str, policy: str, mode: bool, options: dict[str, Any]) -> _A
         config = load_config(path)
         saved = load_checkpoint(path, _say)
         task = open_task(task_id, **(options or config.task_options))
-        dense = policy_of_run(config, saved, task.spec)
+        trained = open_task(config.task, **config.task_options)
+        dense = policy_of_run(config, saved, trained.spec)
+        trained.close()
+        if trained.spec != task.spec:
+            raise InputError(
+                f"policy is {path}, which was trained on {config.task}, of other sizes than "
+                f"{task_id}: collect in a task like its own."
+            )
         words = f"{config.agent} on {config.task}, seed {config.seed}, step {saved.step}"
     else:
         task = open_task(task_id, **options)

@@ -47,10 +47,6 @@ class DensePolicy:
     limit: float = np.inf
     uniform_mix: float = 0.0
 
-    @property
-    def spec(self) -> Spec:
-        return Spec(len((*self.hidden, self.mean)[0][0]), len(self.mean[1]))
-
     def __call__(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """A sampled action [action_dim]."""
         if self.uniform_mix and rng.random() < self.uniform_mix:
