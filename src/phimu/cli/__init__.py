@@ -33,6 +33,8 @@ Examples:
   phimu train Pendulum-v1 --agent ctrl-ucb-m --preset small --steps 20000 --seed 0
   phimu train Pendulum-v1 --agent sac --steps 20000 --discount 0.98
   phimu evaluate runs/gymnasium/Pendulum-v1/sac/*/seed-0 --episodes 100
+  phimu data show hopper_medium.hdf5
+  phimu train d4rl:hopper_medium.hdf5 --agent ctrl-lcb --steps 100000
   phimu plot runs/gymnasium/Pendulum-v1 --out curves.png
 
 `phimu COMMAND --help` explains a command; for train it lists every setting with its default."""

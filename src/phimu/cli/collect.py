@@ -22,7 +22,7 @@ from phimu.training.collect import load_checkpoint, policy_of_run, replay_of_run
 from phimu.training.dense_policy import SamplingPolicy, from_npz, random_actions
 from phimu.training.files import fingerprint
 from phimu.training.progress import Progress
-from phimu.training.session import load_config
+from phimu.training.run_config import load_config
 from phimu.training.sets import Layout, check_out, env_spec, joined, origin_of, save_set
 from phimu.training.stopping import stop_requests
 

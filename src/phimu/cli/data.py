@@ -15,6 +15,9 @@ from phimu.studies.dataset import CELLS, EDGE, Spread, Summary, summarise
 
 SUBCOMMANDS = {
     "show": Command("data", "show", "check a dataset and say what it holds"),
+    "collect": Command("collect", "collect", "write a dataset with a policy: a run's, or random"),
+    "join": Command("collect", "join", "put datasets of one task one after the other"),
+    "replay": Command("collect", "replay", "write a run's replay buffer as a dataset"),
 }
 
 USAGE = """\
@@ -34,6 +37,7 @@ Examples:
   phimu data show hopper_medium.hdf5
   phimu data show minari:mujoco/hopper/medium-v0 --picture hopper.png
   phimu data show logged.npz --action-low -2 --action-high 2
+  phimu data collect Hopper-v4 --policy random --steps 100000 --out hopper_random.hdf5
 
 `phimu data SUBCOMMAND --help` explains a subcommand."""
 

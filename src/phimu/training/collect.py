@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from phimu.agents.presets import Schedule
 from phimu.data.offline import Transitions
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
@@ -13,8 +14,8 @@ from phimu.training import checkpoint
 from phimu.training.dense_policy import DensePolicy, SamplingPolicy, from_acting
 from phimu.training.online import restore_agent
 from phimu.training.progress import Progress
+from phimu.training.run_config import RunConfig
 from phimu.training.run_directory import RunDirectory
-from phimu.training.session import RunConfig
 from phimu.training.stopping import Stop
 from phimu.training.streams import COLLECT, INIT, key, stream
 from phimu.types import Spec
@@ -93,6 +94,8 @@ def replay_of_run(
     The buffer does not know where an episode was cut by its time limit: that is where the next
     row begins elsewhere.
     """
+    if not isinstance(config.schedule, Schedule):
+        raise InputError(f"{config.task} is a set itself: a run on logged data has no replay.")
     replay = Replay(spec, config.schedule.buffer_size, config.schedule.learning_starts)
     saved.restore_replay(replay)
     held = replay.spans()["rows"]
