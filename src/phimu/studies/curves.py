@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from phimu.data.scores import normalised_score
 from phimu.errors import InputError
 from phimu.training.log import read_metrics
 from phimu.training.run_directory import (
@@ -28,6 +29,8 @@ class Curve(NamedTuple):
     label: str
     steps: np.ndarray  # [steps]
     values: np.ndarray  # [seeds, steps]
+    clock: str = "environment steps"  # what the steps count
+    measure: str = "return"  # what the values are
 
 
 class _Group(NamedTuple):
@@ -89,8 +92,9 @@ def _runs_below(path: Path) -> Iterator[Path]:
 def _returns(run: Path) -> Returns:
     metrics = RunDirectory(run).metrics
     rows = read_metrics(metrics) if metrics.exists() else []
+    # Offline rows also have the updates of the policy, and D4RL's score where there is one.
     returns = {
-        row["step"]: float(row["return"])
+        row.get("updates", row["step"]): float(row.get("score", row["return"]))
         for row in rows
         if row.get("kind") == "evaluation" and "return" in row
     }
@@ -107,7 +111,13 @@ def _curve(label: str, group: _Group) -> Curve:
         raise InputError(
             f"The seeds in {group.directory} have no evaluation step in common: name one alone."
         )
-    return Curve(label, np.array(steps), np.array([[each[s] for s in steps] for each in returns]))
+    values = np.array([[each[s] for s in steps] for each in returns])
+    dataset = group.config.get("dataset")
+    if dataset is None:
+        return Curve(label, np.array(steps), values)
+    scored = normalised_score(str(dataset.get("task")), 0.0) is not None
+    measure = "D4RL's normalised score" if scored else "return"
+    return Curve(label, np.array(steps), values, "updates of the policy", measure)
 
 
 def _labels(groups: Sequence[_Group]) -> list[str]:

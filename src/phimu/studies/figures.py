@@ -121,9 +121,7 @@ def _draw_room(
         spine.set_linewidth(1.6)
 
 
-def learning_curves(
-    path: Path, curves: Sequence[Curve], title: str, ylabel: str = "return"
-) -> None:
+def learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
     """The mean over seeds of each curve, in a band that the caption explains."""
     if not curves:
         raise InputError("There is no learning curve to draw: name at least one run.")
@@ -134,8 +132,8 @@ def learning_curves(
         turn, colour = divmod(index, len(LINE_COLOURS))
         style = {"color": LINE_COLOURS[colour], "ls": LINE_STYLES[turn % len(LINE_STYLES)]}
         _draw_curve(axes, curve, style, count_seeds=len(set(seeds)) > 1)
-    axes.set_xlabel("environment steps", fontsize=11)
-    axes.set_ylabel(ylabel, fontsize=11)
+    axes.set_xlabel(curves[0].clock, fontsize=11)
+    axes.set_ylabel(curves[0].measure, fontsize=11)
     axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(_in_thousands))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
