@@ -81,15 +81,14 @@ def step(walk):
     everything = np.asarray(data.all.observation, np.float64)
     for number in (1, 2):
         key = jax.random.PRNGKey(number)
-        for_batch, for_noise = jax.random.split(key)
-        batch = jax.tree.map(lambda x: np.asarray(x, np.float64), data.sample(for_batch).batch)
+        batch = jax.tree.map(lambda x: np.asarray(x, np.float64), data.sample(key).batch)
         seen = [
             (x - everything.mean(axis=0)) / np.sqrt(everything.var(axis=0) + 1e-6)
             for x in (batch.observation, batch.next_observation)
         ]
         batch = batch._replace(observation=seen[0], next_observation=seen[1])
         after, metrics = learn("policy", state, data, key)
-        steps.append((state, after, metrics, batch, for_noise))
+        steps.append((state, after, metrics, batch, key))
         state = after
     return lambda number: steps[number - 1]
 

@@ -85,8 +85,8 @@ class Brac:
         self, phase: str, state: BracState, data: DeviceSet, key: jax.Array
     ) -> tuple[BracState, Metrics]:
         """One update of the clone, and after that of the planner alone."""
-        for_batch, for_dual, for_update = jax.random.split(key, 3)
-        batch = self._draw(state, data, for_batch)
+        for_dual, for_update = jax.random.split(key)
+        batch = self._draw(state, data, key)
         if phase == "behaviour":
             behaviour, learned = self.behaviour.update(
                 state.held_by, batch.observation, batch.action, for_update

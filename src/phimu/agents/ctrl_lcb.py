@@ -109,7 +109,7 @@ class CtrlLcb:
     def begin(self, phase: str, state: LcbState, data: DeviceSet) -> tuple[LcbState, DeviceSet]:
         """Before the first phase the set's statistics; before planning lines 4 and 5."""
         if phase == "representation" and self.normalise_observations:
-            seen = RunningNormaliser(data.spec.observation_dim).include(data.all.observation)
+            seen = RunningNormaliser.of(np.asarray(data.all.observation))
             state = state._replace(normaliser=seen)
         if phase != "policy":
             return state, data

@@ -78,8 +78,7 @@ class Sac:
         self, phase: str, state: SacState, data: DeviceSet, key: jax.Array
     ) -> tuple[SacState, Metrics]:
         """The same update on a batch of a set, with nothing that holds the policy near it."""
-        for_batch, for_update = jax.random.split(key)
-        return self.update(state, data.sample(for_batch).batch, for_update)
+        return self.update(state, data.sample(key).batch, key)
 
     def q_value(self, state: SacState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""

@@ -116,11 +116,10 @@ class Td3Bc:
         self, phase: str, state: Td3BcState, data: DeviceSet, key: jax.Array
     ) -> tuple[Td3BcState, Metrics]:
         """One update of the critic, and each `actor_every`th time one of the actor."""
-        for_batch, for_noise = jax.random.split(key)
-        batch = data.sample(for_batch).batch
+        batch = data.sample(key).batch
         if self.normalise_observations:
             batch = normalise_batch(state.normaliser, batch)
-        state, metrics = self._critic_step(state, batch, for_noise)
+        state, metrics = self._critic_step(state, batch, key)
         actor = jax.lax.cond(
             state.updates % self.actor_every == 0,
             lambda: self._actor_step(state, batch),
