@@ -165,7 +165,7 @@ def test_a_signal_leaves_nothing(number: signal.Signals) -> None:
     )
     signal.signal(signal.SIGINT, before)
     assert process.stdout is not None
-    process.stdout.readline()  # the first line of progress
+    assert process.stdout.readline() == "Collecting a.hdf5: uniformly random actions\n"
     time.sleep(0.1)
     process.send_signal(number)
     _, error = process.communicate(timeout=30)
