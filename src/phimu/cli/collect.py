@@ -95,6 +95,7 @@ def _collect(
     actor = _actor(task, policy, mode, task_options(option))
     began = time.perf_counter()
     with Progress(steps, 0, quiet) as progress, stop_requests() as stop:
+        progress.line(f"Collecting {out}: {actor.words}")
         try:
             rows = run_policy(actor.task, actor.policy, steps, seed, progress, stop)
         except Stopped as stopped:

@@ -15,8 +15,8 @@ from phimu.studies.dataset import CELLS, EDGE, Spread, Summary, summarise
 
 SUBCOMMANDS = {
     "show": Command("data", "show", "check a dataset and say what it holds"),
-    "collect": Command("collect", "collect", "write a dataset with a policy: a run's, or random"),
-    "join": Command("collect", "join", "put datasets of one task one after the other"),
+    "collect": Command("collect", "collect", "run a policy and write what it did as a dataset"),
+    "join": Command("collect", "join", "write datasets of one task as one, such as medium-expert"),
     "replay": Command("collect", "replay", "write a run's replay buffer as a dataset"),
 }
 
@@ -37,7 +37,8 @@ Examples:
   phimu data show hopper_medium.hdf5
   phimu data show minari:mujoco/hopper/medium-v0 --picture hopper.png
   phimu data show logged.npz --action-low -2 --action-high 2
-  phimu data collect Hopper-v4 --policy random --steps 100000 --out hopper_random.hdf5
+  phimu data collect Hopper-v4 --policy random --steps 1000000 --out random.hdf5
+  phimu data join medium.hdf5 expert.hdf5 --out medium_expert.hdf5
 
 `phimu data SUBCOMMAND --help` explains a subcommand."""
 
