@@ -20,6 +20,7 @@ COMMANDS = {
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
     "plot": Command("pictures", "plot", "draw the learning curves of runs"),
     "heatmap": Command("pictures", "heatmap", "draw and score a maze run's learned transition"),
+    "data": Command("data", "main", "logged transitions: check them, say what they hold"),
     "tasks": Command("tasks", "main", "list tasks with sizes and published scores, or draw them"),
     "agents": Command("agents", "main", "list agents and presets"),
     "bench": Command("bench", "main", "measure speed, as ratios within one run"),
@@ -71,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     name, *rest = arguments
     try:
         if name not in COMMANDS:
-            raise InputError(_unknown(name))
+            raise InputError(unknown(name, COMMANDS, "command"))
         asked = peek(rest, "--threads", "")
         limit_threads(int(asked) if asked.removeprefix("-").isdigit() else None)
         COMMANDS[name].run(rest)
@@ -102,9 +103,9 @@ def peek(arguments: list[str], flag: str, default: str) -> str:
     return value
 
 
-def _unknown(name: str) -> str:
+def unknown(name: str, commands: dict[str, Command], what: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    close = difflib.get_close_matches(name, commands, n=1)
     meant = f" Did you mean {close[0]}?" if close else ""
-    return f"There is no command {name!r}: use one of {', '.join(COMMANDS)}.{meant}"
+    return f"There is no {what} {name!r}: use one of {', '.join(commands)}.{meant}"

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import zipfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ ALIASES = {
     "action_high": ("action_high",),
 }
 _NEEDED = ("observation", "action", "reward", "terminated")
-_FAULTS = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, NotImplementedError)
+_FAULTS = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def from_arrays(
@@ -81,13 +82,13 @@ def open_npz(path: Path, asked: Asked) -> OfflineSet:
     """Read an .npz with the columns of `from_arrays`, under one of the names in ALIASES."""
     digest = verified_sha256(path, asked.sha256)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            names = _names_in(path, list(file.files))
-            _check_sizes(path, file.zip, names)
-            arrays = {key: _member(path, file, name) for key, name in names.items()}
-            other = sorted(set(file.files) - set(names.values()))
-    except (*_FAULTS, AttributeError) as error:  # a bare .npy is an array, without names
+        with zipfile.ZipFile(path) as archive:
+            present = [name.removesuffix(".npy") for name in archive.namelist()]
+            names = _names_in(path, present)
+            arrays = {key: _member(path, archive, name) for key, name in names.items()}
+    except _FAULTS as error:
         raise InputError(f"{path} is no .npz file, or damaged or cut short: {error}") from error
+    other = sorted(set(present) - set(names.values()))
     low, high = arrays.pop("action_low", None), arrays.pop("action_high", None)
     columns = _columns(str(path), arrays, names)
     if other:
@@ -158,10 +159,9 @@ def _names_in(path: Path, present: list[str]) -> dict[str, str]:
     return names
 
 
-def _check_sizes(path: Path, archive: Any, names: dict[str, str]) -> None:
-    """Whether each array is as long as it declares, before that much is allocated."""
-    most = most_bytes(path)
-    for name in names.values():
+def _member(path: Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """One array of the file, if it is as long as its header declares."""
+    try:
         info = archive.getinfo(f"{name}.npy")
         with archive.open(info) as member:
             version = np.lib.format.read_magic(member)
@@ -172,15 +172,12 @@ def _check_sizes(path: Path, archive: Any, names: dict[str, str]) -> None:
             if dtype.kind not in "biuf":
                 raise InputError(f"{path}: {name} has type {dtype}: give numbers.")
             size = math.prod(shape) * dtype.itemsize
-            if size > most or member.tell() + size != info.file_size:
+            if size > most_bytes(path) or member.tell() + size != info.file_size:
                 raise InputError(
                     f"{path}: {name} declares {size:,} bytes in shape {shape}, which are not in "
                     f"the file: it is damaged or was never written in full."
                 )
-
-
-def _member(path: Path, file: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(file[name])
+        with archive.open(info) as member:
+            return np.lib.format.read_array(member, allow_pickle=False)
     except _FAULTS as error:
         raise InputError(f"{path}: {name} cannot be read, it is damaged: {error}") from error

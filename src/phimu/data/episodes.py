@@ -35,15 +35,16 @@ def transitions(columns: Columns) -> Transitions:
         next_observation = columns.next_observation
     if not len(next_observation):
         raise InputError(f"{columns.where} has no transition: every row is a cut episode's last.")
-    number = np.cumsum(_starts(terminated[keep] | cut[keep]), dtype=np.int32)
+    terminated, cut = _compact(terminated, keep), _compact(cut, keep)
+    number = np.cumsum(_starts(terminated | cut), dtype=np.int32)
     number -= 1
     return Transitions(
         _compact(columns.observation, keep),
         _compact(columns.action, keep),
         _compact(columns.reward, keep),
         next_observation,
-        terminated[keep],
-        cut[keep],
+        terminated,
+        cut,
         number,
     )
 

@@ -172,3 +172,4 @@ def _read_episode(group: Hdf5Columns, rows: dict[str, np.ndarray]) -> None:
                 f"{group.label(NAMES[key])} in row {flags.argmax()} is 1, although the episode "
                 f"goes on: the file is damaged or not Minari's."
             )
+    rows["truncated"][-1] = True  # recordings that stop in the middle of an episode have no flag

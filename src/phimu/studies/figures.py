@@ -90,7 +90,7 @@ def heat_map(path: Path, panels: Sequence[Panel], walls: np.ndarray, size: float
         "linear in the root of the density. Walls are black."
     )
     figure.supxlabel(textwrap.fill(caption, int(14 * width)), fontsize=9.5, color=GREY)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _draw_room(
@@ -155,7 +155,7 @@ def learning_curves(
         color=GREY,
     )
     _add_legend(figure, axes)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _draw_curve(axes: Axes, curve: Curve, style: dict[str, str], count_seeds: bool) -> None:
@@ -235,7 +235,7 @@ def scaling_curves(path: Path, curves: Sequence[Scaling]) -> None:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("milliseconds", fontsize=11)
-    _save(figure, path)
+    save(figure, path)
 
 
 def contact_sheet(task_ids: Sequence[str], path: Path) -> None:
@@ -255,10 +255,10 @@ def contact_sheet(task_ids: Sequence[str], path: Path) -> None:
         axes.set_xlabel(task_id, fontsize=min(8.0, 200 / len(task_id)))  # within its column
     for axes in figure.axes[len(frames) :]:
         axes.set_axis_off()
-    _save(figure, path)
+    save(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """In the format that the suffix names, and never half a file."""
     path = Path(path)
     suffix = check_suffix(path)
