@@ -17,7 +17,11 @@ def elu(x: jax.Array) -> jax.Array:
     return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0.0)) - 1.0)
 
 
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"elu": elu, "relu": jax.nn.relu}
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "elu": elu,
+    "relu": jax.nn.relu,
+    "swish": jax.nn.silu,
+}
 
 
 def standardise(x: jax.Array) -> jax.Array:
@@ -189,6 +193,25 @@ def _squash(mean: jax.Array, log_std: jax.Array, noise: jax.Array) -> tuple[jax.
     return jnp.tanh(before), jnp.sum(log_density, axis=-1)
 
 
+class Deterministic(eqx.Module):
+    """A policy on [-1, 1]^n that always chooses the same action: tanh of a network."""
+
+    network: MLP
+
+    def __init__(
+        self,
+        observation_dim: int,
+        action_dim: int,
+        sizes: Sequence[int],
+        key: jax.Array,
+        activation: str = "relu",
+    ):
+        self.network = MLP((observation_dim, *sizes, action_dim), key, activation, last_gain=0.1)
+
+    def mode(self, observation: jax.Array) -> jax.Array:
+        return jnp.tanh(self.network(observation))
+
+
 class RunningNormaliser(eqx.Module):
     """Mean and variance of all observations seen so far (Chan's parallel update)."""
 
@@ -200,6 +223,17 @@ class RunningNormaliser(eqx.Module):
         self.mean = jnp.zeros(observation_dim)
         self.variance = jnp.ones(observation_dim)
         self.count = jnp.zeros(())
+
+    @staticmethod
+    def of(observation: np.ndarray) -> "RunningNormaliser":
+        """The statistics of a whole set [N, observation_dim], which float32 cannot add up."""
+        mean, variance = (
+            jnp.asarray(np.asarray(f(observation, axis=0, dtype=np.float64), np.float32))
+            for f in (np.mean, np.var)
+        )
+        count = jnp.asarray(len(observation), jnp.float32)
+        fresh = RunningNormaliser(observation.shape[-1])
+        return eqx.tree_at(lambda n: (n.mean, n.variance, n.count), fresh, (mean, variance, count))
 
     def include(self, observation: jax.Array) -> "RunningNormaliser":
         """The normaliser that has also seen these [B, observation_dim]."""
@@ -223,7 +257,7 @@ class Acting(NamedTuple):
     """What acting needs of an agent's state: little, because each array makes a call slower."""
 
     normaliser: RunningNormaliser
-    actor: TanhGaussian
+    actor: Any  # TanhGaussian, or another policy with a `mode`
 
 
 def normalise_batch(normaliser: RunningNormaliser, batch: Batch) -> Batch:

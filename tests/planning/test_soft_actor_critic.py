@@ -219,6 +219,70 @@ def test_a_discount_without_a_fixed_point_is_refused(discount):
         SoftActorCritic(discount=discount)
 
 
+# Held near a behaviour policy
+
+
+def far(observation, action, log_density):
+    """Some divergence: it reads all three."""
+    return ((action - 0.3 * observation[:, :2]) ** 2).sum(axis=1) + 0.5 * log_density
+
+
+def regularised(settings, state, batch, key):
+    return jax.jit(lambda s, b, k: settings.update(s, phi, b, k, regulariser=far))(
+        state, batch, key
+    )
+
+
+@pytest.mark.parametrize("penalty", [False, True])
+@pytest.mark.parametrize("entropy", [False, True])
+def test_targets_of_q_with_and_without_entropy_and_divergence(entropy, penalty):
+    settings = replace(
+        SETTINGS, entropy_in_target=entropy, value_penalty=penalty, behaviour_weight=0.7
+    )
+    state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
+    _, metrics = regularised(settings, state, batch, key)
+    action, density = sample(float64(state.actor), batch.next_observation, noise_of(key)[0])
+    value = q_values(float64(state.slow_critic), batch.next_observation, action).min(axis=0)
+    if entropy:
+        value = value - 0.3 * density
+    if penalty:
+        value = value - 0.7 * far(batch.next_observation, action, density)
+    target = batch.reward + 0.9 * (1 - batch.terminated) * value
+    both = q_values(float64(state.critic), batch.observation, batch.action)
+    np.testing.assert_allclose(metrics["td_loss"], ((both - target) ** 2).mean(), rtol=1e-4)
+
+
+def test_actor_step_holds_the_divergence():
+    settings = replace(SETTINGS, behaviour_weight=0.7)
+    state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
+    after, metrics = regularised(settings, state, batch, key)
+    critic, noise = float64(after.critic), noise_of(key)[1]
+
+    def parts(actor):
+        action, density = sample(actor, batch.observation, noise)
+        value = q_values(critic, batch.observation, action).min(axis=0)
+        return (0.3 * density - value).mean(), far(batch.observation, action, density).mean()
+
+    before = float64(state.actor)
+    np.testing.assert_allclose(metrics["divergence"], parts(before)[1], rtol=1e-4)
+    slope = slopes(lambda actor: parts(actor)[0] + 0.7 * parts(actor)[1], before)
+    for old, new, expected in zip(before, float64(after.actor), slope, strict=True):
+        np.testing.assert_allclose(old - new, RATE * expected, rtol=1e-3, atol=1e-5)
+
+
+def test_a_divergence_without_weight_changes_nothing_that_is_learned():
+    state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
+    held, _ = regularised(SETTINGS, state, batch, key)
+    free, _ = compiled(SETTINGS)(state, batch, key)
+    for one, other in zip(float64(held), float64(free), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
+def test_a_negative_behaviour_weight_is_refused():
+    with pytest.raises(InputError, match="behaviour_weight"):
+        SoftActorCritic(behaviour_weight=-1.0)
+
+
 # The tanh-Gaussian
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from phimu.data.on_device import DeviceSet
 from phimu.networks import (
     Acting,
     Precision,
@@ -63,6 +64,22 @@ class Sac:
             batch = normalise_batch(normaliser, batch)
         planner, metrics = self.planner.update(state.planner, concatenate, batch, key)
         return SacState(normaliser, planner), metrics
+
+    # Offline
+
+    @property
+    def phases(self) -> tuple[tuple[str, int], ...]:
+        return (("policy", 0),)
+
+    def begin(self, phase: str, state: SacState, data: DeviceSet) -> tuple[SacState, DeviceSet]:
+        return state, data
+
+    def learn(
+        self, phase: str, state: SacState, data: DeviceSet, key: jax.Array
+    ) -> tuple[SacState, Metrics]:
+        """The same update on a batch of a set, with nothing that holds the policy near it."""
+        for_batch, for_update = jax.random.split(key)
+        return self.update(state, data.sample(for_batch).batch, for_update)
 
     def q_value(self, state: SacState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""

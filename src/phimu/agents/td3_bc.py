@@ -1,0 +1,193 @@
+"""TD3+BC (Fujimoto and Gu, 2021): TD3 whose actor is also drawn to the logged actions."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from phimu.agents.sac import concatenate
+from phimu.data.on_device import DeviceSet
+from phimu.errors import InputError
+from phimu.networks import (
+    Acting,
+    Deterministic,
+    Precision,
+    RunningNormaliser,
+    in_own_precision,
+    norm,
+    normalise_batch,
+    polyak,
+)
+from phimu.planning.critics import Twin, twin, values
+from phimu.types import Batch, Metrics, Spec
+
+
+class Slowly(NamedTuple):
+    """What changes with the actor, at every `actor_every`th update."""
+
+    actor: Deterministic
+    slow_actor: Deterministic
+    slow_critic: Twin
+    actor_optimiser: optax.OptState
+    told: Metrics  # of the last time
+
+
+class Td3BcState(NamedTuple):
+    normaliser: RunningNormaliser
+    critic: Twin
+    critic_optimiser: optax.OptState
+    slowly: Slowly
+    updates: jax.Array  # [] int32, of the critic
+
+    @property
+    def acting(self) -> Acting:
+        return Acting(self.normaliser, self.slowly.actor)
+
+
+@dataclass(frozen=True)
+class Td3Bc:
+    """TD3+BC, with the published values."""
+
+    value_weight: float = 2.5
+    """Of Q, divided by the mean of |Q|, against the squared distance to the logged action."""
+    policy_noise: float = 0.2
+    """Standard deviation of the noise of the next action in the target of Q."""
+    noise_clip: float = 0.5
+    """Bound of that noise."""
+    actor_every: int = 2
+    """Updates of the critic per update of the actor and of the slow copies."""
+    actor_sizes: tuple[int, ...] = (256, 256)
+    """Hidden layers of the actor, with ReLU."""
+    critic_width: int = 256
+    """Units of the critic's two hidden layers, with ReLU."""
+    discount: float = 0.99
+    """gamma."""
+    target_rate: float = 0.005
+    """How fast the slow copies of actor and critic follow."""
+    actor_learning_rate: float = 3e-4
+    """Adam's step for the actor."""
+    critic_learning_rate: float = 3e-4
+    """Adam's step for the critic."""
+    normalise_observations: bool = True
+    """Whether observations are normalised by the statistics of the set."""
+    precision: Precision = "float32"
+    """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.discount < 1:
+            raise InputError(f"discount is {self.discount}: give a number from 0 to below 1.")
+        if self.actor_every < 1:
+            raise InputError(f"actor_every is {self.actor_every}: give at least 1.")
+
+    @property
+    def phases(self) -> tuple[tuple[str, int], ...]:
+        return (("policy", 0),)
+
+    def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
+        return optax.adam(self.actor_learning_rate), optax.adam(self.critic_learning_rate)
+
+    def init(self, spec: Spec, key: jax.Array) -> Td3BcState:
+        actor_key, critic_key = jax.random.split(key)
+        actor = Deterministic(*spec, self.actor_sizes, actor_key)
+        critic = twin("three_layer", sum(spec), self.critic_width, critic_key, "relu", False)
+        for_actor, for_critic = self.optimisers()
+        told = {name: jnp.zeros(()) for name in ("policy_loss", "cloning_loss", "actor_gradient")}
+        state = Td3BcState(
+            RunningNormaliser(spec.observation_dim),
+            critic,
+            for_critic.init(critic),
+            Slowly(actor, actor, critic, for_actor.init(actor), told),
+            jnp.zeros((), jnp.int32),
+        )
+        return jax.tree.map(jnp.copy, state)
+
+    def begin(self, phase: str, state: Td3BcState, data: DeviceSet) -> tuple[Td3BcState, DeviceSet]:
+        if not self.normalise_observations:
+            return state, data
+        normaliser = RunningNormaliser.of(np.asarray(data.all.observation))
+        return state._replace(normaliser=normaliser), data
+
+    @in_own_precision
+    def learn(
+        self, phase: str, state: Td3BcState, data: DeviceSet, key: jax.Array
+    ) -> tuple[Td3BcState, Metrics]:
+        """One update of the critic, and each `actor_every`th time one of the actor."""
+        for_batch, for_noise = jax.random.split(key)
+        batch = data.sample(for_batch).batch
+        if self.normalise_observations:
+            batch = normalise_batch(state.normaliser, batch)
+        state, metrics = self._critic_step(state, batch, for_noise)
+        actor = jax.lax.cond(
+            state.updates % self.actor_every == 0,
+            lambda: self._actor_step(state, batch),
+            lambda: state.slowly,
+        )
+        return state._replace(slowly=actor), metrics | actor.told
+
+    def _critic_step(
+        self, state: Td3BcState, batch: Batch, key: jax.Array
+    ) -> tuple[Td3BcState, Metrics]:
+        noise = self.policy_noise * jax.random.normal(key, batch.action.shape)
+        noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
+        next_action = state.slowly.slow_actor.mode(batch.next_observation) + noise
+        next_action = jnp.clip(next_action, -1.0, 1.0)
+        inputs = concatenate(batch.next_observation, next_action)
+        next_value = jnp.min(values(state.slowly.slow_critic, inputs), axis=0)
+        target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
+        here = concatenate(batch.observation, batch.action)
+
+        def loss(critic: Twin) -> tuple[jax.Array, jax.Array]:
+            both = values(critic, here)  # [2, B]
+            return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
+
+        (td_loss, value), grads = jax.value_and_grad(loss, has_aux=True)(state.critic)
+        _, optimiser = self.optimisers()
+        updates, optimised = optimiser.update(grads, state.critic_optimiser)
+        state = state._replace(
+            critic=eqx.apply_updates(state.critic, updates),
+            critic_optimiser=optimised,
+            updates=state.updates + 1,
+        )
+        return state, {"td_loss": td_loss, "value": value, "critic_gradient": norm(grads)}
+
+    def _actor_step(self, state: Td3BcState, batch: Batch) -> Slowly:
+        before = state.slowly
+
+        def loss(actor: Deterministic) -> tuple[jax.Array, Metrics]:
+            action = actor.mode(batch.observation)
+            value = state.critic[0](concatenate(batch.observation, action))
+            size = jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
+            scale = self.value_weight / jnp.maximum(size, 1e-8)  # a set may hold no reward at all
+            distance = jnp.mean((action - batch.action) ** 2)
+            policy_loss = distance - scale * jnp.mean(value)
+            return policy_loss, {"policy_loss": policy_loss, "cloning_loss": distance}
+
+        grads, told = jax.grad(loss, has_aux=True)(before.actor)
+        optimiser, _ = self.optimisers()
+        updates, optimised = optimiser.update(grads, before.actor_optimiser)
+        actor = eqx.apply_updates(before.actor, updates)
+        return Slowly(
+            actor,
+            polyak(before.slow_actor, actor, self.target_rate),
+            polyak(before.slow_critic, state.critic, self.target_rate),
+            optimised,
+            told | {"actor_gradient": norm(grads)},
+        )
+
+    def act(
+        self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
+    ) -> jax.Array:
+        """Actions in [-1, 1] for observations [..., D]; the policy has no noise of its own."""
+        return acting.actor.mode(self.normalise(acting, observation))
+
+    def q_value(self, state: Td3BcState, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """The smaller of the twin Q values: [B]."""
+        inputs = concatenate(self.normalise(state, observation), action)
+        return jnp.min(values(state.critic, inputs), axis=0)
+
+    def normalise(self, state: Td3BcState | Acting, observation: jax.Array) -> jax.Array:
+        return state.normaliser(observation) if self.normalise_observations else observation

@@ -1,0 +1,92 @@
+"""Sets of transitions with known answers, and the phases of an offline agent run on them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from phimu.data.offline import Transitions
+from phimu.data.on_device import DeviceSet
+from phimu.types import Spec
+
+
+@pytest.fixture(scope="session")
+def bandit():
+    """bandit(reward): episodes of one step; s uniform, a = tanh of N(0, 0.2), reward(s, a)."""
+
+    def make(reward, rows=2_000, batch_size=64):
+        rng = np.random.default_rng(0)
+        observation = rng.uniform(-1, 1, (rows, 1)).astype(np.float32)
+        action = np.tanh(0.2 * rng.normal(size=(rows, 1))).astype(np.float32)
+        transitions = Transitions(
+            observation,
+            action,
+            reward(observation[:, 0], action[:, 0]).astype(np.float32),
+            observation,
+            np.ones(rows, bool),
+            np.zeros(rows, bool),
+            np.arange(rows, dtype=np.int32),
+        )
+        return DeviceSet(transitions, Spec(1, 1), batch_size)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def walk():
+    """Episodes of ten steps on the circle: an angle, a push in one direction or the other."""
+    rng = np.random.default_rng(1)
+    episodes, steps = 60, 10
+    angle = rng.uniform(-np.pi, np.pi, episodes)
+    columns = []
+    for _ in range(steps):
+        action = rng.uniform(-1, 1, episodes)
+        after = angle + 0.5 * action
+        seen = (np.stack([np.cos(x), np.sin(x)], -1) for x in (angle, after))
+        columns.append((next(seen), action[:, None], np.cos(after), next(seen)))
+        angle = after
+    observation, action, reward, following = (
+        np.stack(column, 1).reshape(episodes * steps, -1).astype(np.float32)
+        for column in zip(*columns, strict=True)
+    )
+    truncated = np.tile(np.arange(steps) == steps - 1, episodes)
+    transitions = Transitions(
+        observation,
+        action,
+        reward[:, 0],
+        following,
+        np.zeros(len(action), bool),
+        truncated,
+        np.repeat(np.arange(episodes, dtype=np.int32), steps),
+    )
+    return DeviceSet(transitions, Spec(2, 1), 64)
+
+
+@pytest.fixture(scope="session")
+def learned():
+    """learned(agent, data, updates): the state and metrics after all phases, the last that long."""
+
+    def learn(agent, data, updates, seed=0):
+        state = agent.init(data.spec, jax.random.PRNGKey(seed))
+        for phase, count in agent.phases:
+            state, data = agent.begin(phase, state, data)
+            keys = jax.random.split(jax.random.PRNGKey(seed + 1), count or updates)
+            state, metrics = jax.jit(
+                lambda state, data, keys, phase=phase: jax.lax.scan(
+                    lambda state, key: agent.learn(phase, state, data, key), state, keys
+                )
+            )(state, data, keys)
+        return state, metrics
+
+    return learn
+
+
+@pytest.fixture(scope="session")
+def modes():
+    """modes(agent, state, observations): the mode actions there."""
+
+    def act(agent, state, observation):
+        observation = jnp.asarray(observation, jnp.float32)
+        return np.asarray(agent.act(state.acting, observation, jax.random.PRNGKey(0), True))
+
+    return act
