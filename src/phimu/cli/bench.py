@@ -11,7 +11,7 @@ from rich.table import Table
 from phimu.cli.arguments import call
 from phimu.errors import InputError
 from phimu.studies.figures import check_suffix, scaling_curves
-from phimu.studies.speed import environments, loop, peers, scaling, side_by_side, updates
+from phimu.studies.speed import environments, loop, offline, peers, scaling, side_by_side, updates
 from phimu.training.run_directory import write_atomically
 
 PLAIN = ["updates", "loop", "environments"]  # without a flag
@@ -26,6 +26,7 @@ def _run(
     peers_only: Annotated[bool, tyro.conf.arg(name="peers")] = False,
     scaling_only: Annotated[bool, tyro.conf.arg(name="scaling")] = False,
     side_by_side_only: Annotated[bool, tyro.conf.arg(name="side-by-side")] = False,
+    offline_only: Annotated[bool, tyro.conf.arg(name="offline")] = False,
     rounds: int = 9,
     steps: int = 1_000,
     peers_venv: Path | None = None,
@@ -49,16 +50,19 @@ def _run(
             size ** exponent.
         side_by_side_only: two training loops at once with a thread each, against each alone. A
             minute or two.
+        offline_only: updates on logged data: CTRL-LCB's planner with phi of the whole set computed
+            once against phi computed for each batch, and TD3+BC against d3rlpy's, which is
+            installed like the other peers; on one thread. A round takes about a minute.
         rounds: how often each thing is timed; the quickest round counts, of tasks the median ratio.
-        steps: environment steps in a round.
+        steps: environment steps in a round; with --offline, updates.
         peers_venv: a virtual environment that has the peers already; nothing is installed.
         picture: with --scaling, draw the times into this PNG or SVG.
         json_file: also write the numbers into this file.
     """
     if min(rounds, steps) < 1:
         raise InputError(f"rounds is {rounds} and steps is {steps}: give at least 1 of each.")
-    if peers_venv is not None and not peers_only:
-        raise InputError("--peers-venv goes with --peers.")
+    if peers_venv is not None and not (peers_only or offline_only):
+        raise InputError("--peers-venv goes with --peers or --offline.")
     if picture is not None:
         if not scaling_only:
             raise InputError("--picture goes with --scaling.")
@@ -68,6 +72,7 @@ def _run(
         "peers": peers_only,
         "scaling": scaling_only,
         "side_by_side": side_by_side_only,
+        "offline": offline_only,
     }
     found: dict[str, list[Any]] = {}
     for part in [name for name, asked in flags.items() if asked] or PLAIN:
@@ -83,13 +88,17 @@ def _run(
 
 def _measure(part: str, rounds: int, steps: int, peers_venv: Path | None) -> list[Any]:
     if part == "updates":
-        return [updates.update_speed(name, rounds) for name in updates.CASES]
+        online = [updates.update_speed(name, rounds) for name in updates.CASES]
+        return online + [offline.planner_speed(name, rounds) for name in offline.PLANNERS]
     if part == "loop":
         return [loop.loop_speed(name, rounds, steps) for name in loop.CASES]
     if part == "environments":
         return environments.environment_speeds(rounds, steps)
     if part == "peers":
         return peers.peer_speeds(peers_venv or peers.own_venv(print), rounds, steps)
+    if part == "offline":
+        venv = peers_venv or peers.own_venv(print, offline.VENV, offline.REQUIREMENTS)
+        return offline.offline_speeds(venv, rounds, steps)
     if part == "side_by_side":
         return [side_by_side.side_by_side(name, rounds, steps) for name in loop.CASES]
     return [scaling.scaling(name, rounds) for name in scaling.SIZES]

@@ -1,16 +1,24 @@
-"""`phimu evaluate RUN`: episodes of a trained agent, or of random actions, and a film of one."""
+"""`phimu evaluate RUN`: episodes of a trained agent, or of random actions, and a film of one.
+
+With --data, estimates from logged transitions in place of episodes.
+"""
 
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+from rich.console import Console
 
 from phimu.cli.arguments import call
 from phimu.cli.train import task_options
+from phimu.data.opening import open_set
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.training.evaluation import Policy, evaluate, random_policy
+from phimu.training.fitted_q import FittedQ, estimate
+from phimu.training.offline import OfflineRun
+from phimu.training.progress import Progress
 from phimu.training.session import load_run
 from phimu.training.video import check_video, film
 
@@ -26,12 +34,15 @@ def _run(
     seed: int = 0,
     option: tuple[str, ...] = (),
     video: Path | None = None,
+    data: str | None = None,
+    fqe_updates: int = 50_000,
 ) -> None:
     """Evaluate a trained run, or a random policy to compare it with.
 
     Prints one line of JSON: mean and standard deviation of the return, mean length in decisions
     and in simulator steps (the two differ where actions are repeated), the share of episodes that
-    the environment itself ended.
+    the environment itself ended. With --data, estimates by fitted Q evaluation instead, for which
+    no environment is needed (docs/estimates.md).
 
     Args:
         run: a run directory; with --policy random, a task id such as mbbl/HopperET-v0.
@@ -40,11 +51,18 @@ def _run(
         seed: of the episodes' starts, and of random actions.
         option: with --policy random, constructor arguments of the task, as name=value.
         video: also film the first of them into this MP4.
+        data: estimate the run's value from this logged data, d4rl:FILE, minari:ID or an .npz.
+        fqe_updates: of the Q that is fitted to the data; a thousand takes some seconds.
     """
     if episodes < 1:
         raise InputError(f"episodes is {episodes}: give at least 1.")  # before anything is loaded
     if video is not None:
         check_video(video)
+    if data is not None:
+        if policy == "random" or video is not None:
+            raise InputError("data is for the estimates of a run: no --policy random, no --video.")
+        print(json.dumps(_estimates(Path(run), data, fqe_updates, seed)))
+        return
     if policy == "random":
         name, options = run, task_options(option)
         task = open_task(name, **options)
@@ -57,7 +75,10 @@ def _run(
             raise InputError("option is for --policy random: a run has the options of its own.")
         config, loaded = load_run(Path(run))
         if config.evaluation_task is None:
-            raise InputError(f"{run} was trained on data that names no environment to run it in.")
+            raise InputError(
+                f"{run} was trained on data that names no environment to run it in: give --data "
+                "for estimates from that data."
+            )
         name, options = config.evaluation_task, config.task_options
         task, chosen = open_task(name, **options), loaded.policy
         facts = {"task": config.task, "agent": config.agent, "step": loaded.step}
@@ -65,3 +86,24 @@ def _run(
     if video is not None:
         film(video, name, options, task, chosen(), seed)
         print(video)
+
+
+def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]:
+    """Of the run's mode action, from logged data alone."""
+    if count < 1:
+        raise InputError(f"fqe-updates is {count}: give at least 1.")  # before the data is read
+    logged = open_set(source)
+    config, run = load_run(path, data=logged)
+    if not isinstance(run, OfflineRun):
+        raise InputError(f"{path} was trained in {config.task}: leave --data out to run it there.")
+    if run.kind != "train":
+        raise InputError(f"{path} has not begun to learn its policy: let it train on.")
+    settings: Any = config.settings
+    fitted = FittedQ(settings, discount=getattr(settings, "planner", settings).discount)
+    with Progress(count, 0, console=Console(stderr=True)) as progress:
+        found = estimate(
+            fitted, run.state.acting, logged, count, seed, lambda done: progress.update(done, {})
+        )
+    penalties = {k: v for k, v in run.estimates().items() if k.startswith("penalty")}
+    facts = {"task": config.task, "agent": config.agent, "step": run.step, "data": logged.name}
+    return facts | found | penalties

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from typing import Annotated, Any
 
 import tyro
@@ -74,7 +75,11 @@ def _train_offline(request: Any, agent: str) -> RunDirectory:
         task_options=task_options(request.option),
         dataset=Dataset.of(data, None if data.task == NONE else data.task),
     )
-    return train_offline(config, data, request.steps, request.output)
+    directory = train_offline(config, data, request.steps, request.output)
+    if config.evaluation_task is None and not request.output.quiet:
+        where = f"phimu evaluate {directory.path} --data {request.data}"
+        print(f"No environment to run the policy in; an estimate: {where}", file=sys.stderr)
+    return directory
 
 
 def parse(arguments: list[str], agent: str, chosen: str) -> Any:

@@ -90,6 +90,12 @@ class OfflineRun:
     ):
         if not 0 <= seed < 2**31:
             raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
+        if data is not None and data.spec != spec:
+            raise InputError(
+                f"{data.name} has observations of {data.spec.observation_dim} and actions of "
+                f"{data.spec.action_dim} numbers, the run was trained on {spec.observation_dim} "
+                f"and {spec.action_dim}: name another set."
+            )
         keep_freed_memory()  # before the first use of JAX, whose threads would get arenas
         self.agent, self.spec, self.schedule, self.seed = agent, spec, schedule, seed
         self.state: Any = agent.init(spec, key(seed, INIT, 0))

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -70,12 +71,22 @@ def run_ours(job: Job) -> dict[str, float]:
     return run_child([sys.executable, "-m", "phimu.studies.speed.loop"], job._asdict())
 
 
-def run_child(command: list[str], job: dict[str, Any]) -> dict[str, Any]:
-    """What `command JOB.json` prints; if it fails, its last words."""
+def run_child(
+    command: list[str], job: dict[str, Any], variables: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """What `command JOB.json` prints; if it fails, its last words.
+
+    `variables` come on top of this process's own environment.
+    """
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "job.json"
         file.write_text(json.dumps(job | {"began": time.time()}))
-        child = subprocess.run([*command, str(file)], capture_output=True, text=True)
+        child = subprocess.run(
+            [*command, str(file)],
+            capture_output=True,
+            text=True,
+            env=os.environ | (variables or {}),
+        )
     if child.returncode:
         last = (child.stderr.strip() or f"exit code {child.returncode}").splitlines()[-1]
         raise InputError(f"{job['task']} could not be timed with {command[0]}: {last}")

@@ -66,16 +66,20 @@ def _rows(found: dict[str, list[dict[str, Any]]]) -> list[PeerSpeed]:
     ]
 
 
-def own_venv(say: Callable[[str], Any]) -> Path:
+def own_venv(
+    say: Callable[[str], Any],
+    name: str = "peers",
+    requirements: tuple[tuple[str, ...], ...] = REQUIREMENTS,
+) -> Path:
     """A virtual environment with the peers in the user's cache directory, made if need be."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    venv = cache / "phimu" / "peers"
-    wanted = "\n".join(name for names in REQUIREMENTS for name in names) + "\n"
+    venv = cache / "phimu" / name
+    wanted = "\n".join(each for group in requirements for each in group) + "\n"
     finished = venv / "installed.txt"  # written last, so that half an installation is redone
     if finished.exists() and finished.read_text() == wanted:
         return venv
     say(f"Installing {' '.join(wanted.split())} into {venv}; delete it to get the space back.")
-    install(venv, REQUIREMENTS)
+    install(venv, requirements)
     finished.write_text(wanted)
     return venv
 

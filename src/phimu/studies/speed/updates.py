@@ -89,7 +89,11 @@ def update_speed(name: str, rounds: int = ROUNDS, work: float = WORK) -> UpdateS
     """One case of CASES."""
     keep_freed_memory()
     agent = settings(*CASES[name])
-    seconds, products = time_update(agent, rounds, work)
+    return against_peak(name, *time_update(agent, rounds, work), rounds)
+
+
+def against_peak(name: str, seconds: float, products: Counter[Product], rounds: int) -> UpdateSpeed:
+    """An update that takes so long, against the quickest of its products."""
     gflop = sum(product.work * count for product, count in products.items()) / 1e9
     best = max(peak(products, rounds) for _ in range(2))  # a slow moment must not flatter the share
     return UpdateSpeed(name, 1e3 * seconds, gflop, gflop / seconds, best, gflop / seconds / best)
@@ -101,10 +105,8 @@ def time_update(
     """(seconds of an update, its matrix products)."""
     state: Any = agent.init(SPEC, jax.random.PRNGKey(0))
     data = example(agent, batch_size)
-    traced = jax.make_jaxpr(agent.update)(state, *data, jax.random.PRNGKey(0)).jaxpr
-    needed, *_ = dce_jaxpr(traced, [True] * len(traced.outvars))  # not what nobody asks for
-    products = Counter(_products(needed))
-    count = max(3, round(work / sum(p.work * n for p, n in products.items())))
+    products = matrix_products(agent.update, state, *data, jax.random.PRNGKey(0))
+    count = in_a_round(products, work)
 
     def updates(state: Any, count: int) -> Any:
         for step in range(count):
@@ -153,6 +155,18 @@ def _refresh_share(agent: Agent, state: Any) -> float:
         jax.block_until_ready(agent.refresh(state, pairs[0], pairs[1], rows).whitening)
         times.append(time.perf_counter() - begin)
     return min(times) / agent.confidence.refresh_every
+
+
+def in_a_round(products: Counter[Product], work: float) -> int:
+    """How many updates with these products come to so much work."""
+    return max(3, round(work / sum(p.work * count for p, count in products.items())))
+
+
+def matrix_products(function: Callable[..., Any], *arguments: Any) -> Counter[Product]:
+    """Those that the result of a function needs."""
+    traced = jax.make_jaxpr(function)(*arguments).jaxpr
+    needed, *_ = dce_jaxpr(traced, [True] * len(traced.outvars))  # not what nobody asks for
+    return Counter(_products(needed))
 
 
 def _products(jaxpr: Any) -> Iterator[Product]:
