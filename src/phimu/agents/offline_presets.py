@@ -15,6 +15,7 @@ from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives
+from phimu.representation.predictive import PredictiveCoding
 
 OfflineSettings = CtrlLcb | Brac | Cpc | Td3Bc | Sac
 
@@ -99,6 +100,7 @@ _PAPER_PLANNER = SoftActorCritic(
 )
 _PAPER_BEHAVIOUR = BehaviourCloning(behaviour_updates=200_000)
 _ON_PAIRS = replace(_PAPER_PLANNER, critic="three_layer", critic_width=256)
+_PAPER_BRAC = Brac(behaviour=_PAPER_BEHAVIOUR, planner=_ON_PAIRS)
 _PAPER: dict[str, OfflineSettings] = {
     "ctrl-lcb": CtrlLcb(
         representation=Contrastive(
@@ -112,21 +114,28 @@ _PAPER: dict[str, OfflineSettings] = {
         planner=_PAPER_PLANNER,
         representation_updates=200_000,
     ),
-    "brac": Brac(behaviour=_PAPER_BEHAVIOUR, planner=_ON_PAIRS),
-    "cpc": Cpc(behaviour=_PAPER_BEHAVIOUR, planner=_ON_PAIRS, representation_updates=200_000),
+    "brac": _PAPER_BRAC,
+    "cpc": Cpc(PredictiveCoding(representation_updates=200_000), _PAPER_BRAC),
     "td3-bc": Td3Bc(),
     "sac": Sac(replace(_ON_PAIRS, behaviour_weight=0.0)),
 }
 
 _SMALL_PLANNER = replace(
-    _PAPER_PLANNER, critic_width=256, planner_layer_norm=True, entropy_in_target=False
+    _PAPER_PLANNER,
+    critic_width=256,
+    planner_layer_norm=True,
+    entropy_in_target=False,
+    value_scale=10.0,
 )
-_SMALL_BEHAVIOUR = BehaviourCloning(behaviour_updates=50_000)
+_SMALL_BEHAVIOUR = BehaviourCloning(behaviour_updates=20_000)
 _SMALL_ON_PAIRS = replace(_SMALL_PLANNER, critic="three_layer")
+_SMALL_BRAC = Brac(
+    behaviour=_SMALL_BEHAVIOUR, planner=_SMALL_ON_PAIRS, normalise_observations=True
+)
 _SMALL: dict[str, OfflineSettings] = {
     "ctrl-lcb": CtrlLcb(
         representation=CTRL["small"].representation,
-        noise=Negatives(random_share=0.0),
+        noise=Negatives(negatives=0, random_share=0.0),
         confidence=Elliptical(bonus_scale=1.0),
         behaviour=_SMALL_BEHAVIOUR,
         planner=_SMALL_PLANNER,
@@ -134,16 +143,13 @@ _SMALL: dict[str, OfflineSettings] = {
         normalise_observations=True,
         raw_beside_phi=True,
     ),
-    "brac": Brac(_SMALL_BEHAVIOUR, _SMALL_ON_PAIRS, normalise_observations=True),
-    "cpc": Cpc(
-        behaviour=_SMALL_BEHAVIOUR,
-        planner=_SMALL_ON_PAIRS,
-        representation_updates=50_000,
-        normalise_observations=True,
-    ),
+    "brac": _SMALL_BRAC,
+    "cpc": Cpc(PredictiveCoding(representation_updates=50_000), _SMALL_BRAC),
     "td3-bc": Td3Bc(),
     "sac": Sac(
-        replace(_SMALL_ON_PAIRS, behaviour_weight=0.0, entropy_in_target=True),
+        replace(
+            _SMALL_ON_PAIRS, behaviour_weight=0.0, value_scale=None, entropy_in_target=True
+        ),
         normalise_observations=True,
     ),
 }
