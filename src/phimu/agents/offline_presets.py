@@ -100,7 +100,7 @@ _PAPER_PLANNER = SoftActorCritic(
 )
 _PAPER_BEHAVIOUR = BehaviourCloning(behaviour_updates=200_000)
 _ON_PAIRS = replace(_PAPER_PLANNER, critic="three_layer", critic_width=256)
-_PAPER_BRAC = Brac(behaviour=_PAPER_BEHAVIOUR, planner=_ON_PAIRS)
+_PAPER_BRAC = Brac(behaviour=_PAPER_BEHAVIOUR)  # with the learning rates of its published code
 _PAPER: dict[str, OfflineSettings] = {
     "ctrl-lcb": CtrlLcb(
         representation=Contrastive(
@@ -129,9 +129,7 @@ _SMALL_PLANNER = replace(
 )
 _SMALL_BEHAVIOUR = BehaviourCloning(behaviour_updates=20_000)
 _SMALL_ON_PAIRS = replace(_SMALL_PLANNER, critic="three_layer")
-_SMALL_BRAC = Brac(
-    behaviour=_SMALL_BEHAVIOUR, planner=_SMALL_ON_PAIRS, normalise_observations=True
-)
+_SMALL_BRAC = Brac(behaviour=_SMALL_BEHAVIOUR, planner=_SMALL_ON_PAIRS, normalise_observations=True)
 _SMALL: dict[str, OfflineSettings] = {
     "ctrl-lcb": CtrlLcb(
         representation=CTRL["small"].representation,
@@ -147,9 +145,7 @@ _SMALL: dict[str, OfflineSettings] = {
     "cpc": Cpc(PredictiveCoding(representation_updates=50_000), _SMALL_BRAC),
     "td3-bc": Td3Bc(),
     "sac": Sac(
-        replace(
-            _SMALL_ON_PAIRS, behaviour_weight=0.0, value_scale=None, entropy_in_target=True
-        ),
+        replace(_SMALL_ON_PAIRS, behaviour_weight=0.0, value_scale=None, entropy_in_target=True),
         normalise_observations=True,
     ),
 }
