@@ -15,6 +15,7 @@ from phimu.studies.dataset import CELLS, EDGE, Spread, Summary, summarise
 
 SUBCOMMANDS = {
     "show": Command("data", "show", "check a dataset and say what it holds"),
+    "penalty": Command("penalty", "main", "how a run's penalty grows away from its data"),
 }
 
 USAGE = """\
