@@ -64,9 +64,12 @@ def walk():
 
 @pytest.fixture(scope="session")
 def learned():
-    """learned(agent, data, updates): the state and metrics after all phases, the last that long."""
+    """learned(agent, data, updates): the state and metrics after all phases, the last that long.
 
-    def learn(agent, data, updates, seed=0):
+    The state after each phase is put into `history`, if there is one.
+    """
+
+    def learn(agent, data, updates, seed=0, history=None):
         state = agent.init(data.spec, jax.random.PRNGKey(seed))
         for phase, count in agent.phases:
             state, data = agent.begin(phase, state, data)
@@ -76,6 +79,8 @@ def learned():
                     lambda state, key: agent.learn(phase, state, data, key), state, keys
                 )
             )(state, data, keys)
+            if history is not None:
+                history[phase] = state
         return state, metrics
 
     return learn

@@ -1,5 +1,6 @@
 """BRAC: soft actor-critic on a set of transitions, held near the policy that logged them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +33,9 @@ PLANNER = SoftActorCritic(
     entropy_in_target=False,
     behaviour_weight=1.0,
 )
+
+
+Draw = Callable[[jax.Array], Batch]  # a batch by a key, as actor and critic see it
 
 
 class BracState(NamedTuple):
@@ -84,9 +88,20 @@ class Brac:
     def learn(
         self, phase: str, state: BracState, data: DeviceSet, key: jax.Array
     ) -> tuple[BracState, Metrics]:
-        """One update of the clone, and after that of the planner alone."""
+        def draw(key: jax.Array) -> Batch:
+            batch = data.sample(key).batch
+            if not self.normalise_observations:
+                return batch
+            return normalise_batch(state.normaliser, batch)
+
+        return self.update(phase, state, draw, key)
+
+    def update(
+        self, phase: str, state: BracState, draw: Draw, key: jax.Array
+    ) -> tuple[BracState, Metrics]:
+        """One update of the clone, and in the next phase of the planner alone."""
         for_batch, for_dual, for_update = jax.random.split(key, 3)
-        batch = self._draw(state, data, for_batch)
+        batch = draw(for_batch)
         if phase == "behaviour":
             behaviour, learned = self.behaviour.update(
                 state.held_by, batch.observation, batch.action, for_update
@@ -94,7 +109,7 @@ class Brac:
             return state._replace(held_by=behaviour), learned
         told: Metrics = {}
         if self.divergence == "kl_dual":
-            dual, told = self._follow(state, data, for_dual)
+            dual, told = self._follow(state, draw, for_dual)
             state = state._replace(held_by=dual)
             regulariser = kl_dual(dual.network, batch.observation, batch.action)
         else:
@@ -104,12 +119,12 @@ class Brac:
         )
         return state._replace(planner=planner), told | planned
 
-    def _follow(self, state: BracState, data: DeviceSet, key: jax.Array) -> tuple[Dual, Metrics]:
+    def _follow(self, state: BracState, draw: Draw, key: jax.Array) -> tuple[Dual, Metrics]:
         """`dual_steps` steps of c towards the policy as it is now, each on a batch of its own."""
 
         def step(dual: Dual, key: jax.Array) -> tuple[Dual, Metrics]:
             for_batch, for_action, for_share = jax.random.split(key, 3)
-            batch = self._draw(state, data, for_batch)
+            batch = draw(for_batch)
             action, _ = state.planner.actor.sample(batch.observation, for_action)
             share = jax.random.uniform(for_share, batch.reward.shape)
             return self.dual.update(dual, batch.observation, action, batch.action, share)
@@ -117,10 +132,6 @@ class Brac:
         keys = jax.random.split(key, self.dual.dual_steps)
         dual, told = jax.lax.scan(step, state.held_by, keys)
         return dual, {name: value[-1] for name, value in told.items()}
-
-    def _draw(self, state: BracState, data: DeviceSet, key: jax.Array) -> Batch:
-        batch = data.sample(key).batch
-        return normalise_batch(state.normaliser, batch) if self.normalise_observations else batch
 
     def act(
         self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
