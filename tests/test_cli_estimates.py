@@ -92,3 +92,20 @@ def test_data_of_other_sizes_is_refused(run, tmp_path, capsys):
     other = write_set(tmp_path / "wide.npz", observation_dim=5)
     assert phimu("evaluate", run[0], "--data", other) == 2
     assert "observations of 5 and actions of 2 numbers" in capsys.readouterr().err
+
+
+def test_the_penalty_is_told_and_drawn(run, tmp_path, capsys):
+    path, data = run
+    other = write_set(tmp_path / "other.npz", seed=1)
+    picture = tmp_path / "penalty.png"
+    arguments = ["data", "penalty", path, "--data", data, "--picture", picture]
+    assert phimu(*arguments, "--other", other) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-1] == str(picture)
+    assert out[0].split() == ["pairs", "mean", "median", "95", "%", "x", "the", "data's"]
+    assert out[1].startswith("the data's pairs")
+    assert out[1].split()[-1] == "1"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    wide = write_set(tmp_path / "wide.npz", observation_dim=5)
+    assert phimu(*arguments, "--other", wide) == 2
+    assert "other sizes" in capsys.readouterr().err

@@ -18,6 +18,7 @@ SUBCOMMANDS = {
     "collect": Command("collect", "collect", "run a policy and write what it did as a dataset"),
     "join": Command("collect", "join", "write datasets of one task as one, such as medium-expert"),
     "replay": Command("collect", "replay", "write a run's replay buffer as a dataset"),
+    "penalty": Command("penalty", "main", "how a run's penalty grows away from its data"),
 }
 
 USAGE = """\

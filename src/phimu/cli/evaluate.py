@@ -12,6 +12,7 @@ from rich.console import Console
 
 from phimu.cli.arguments import call
 from phimu.cli.train import task_options
+from phimu.data.offline import OfflineSet
 from phimu.data.opening import open_set
 from phimu.environments.task import open_task
 from phimu.errors import InputError
@@ -19,6 +20,7 @@ from phimu.training.evaluation import Policy, evaluate, random_policy
 from phimu.training.fitted_q import FittedQ, estimate
 from phimu.training.offline import OfflineRun
 from phimu.training.progress import Progress
+from phimu.training.run_config import RunConfig
 from phimu.training.session import load_run
 from phimu.training.video import check_video, film
 
@@ -93,11 +95,7 @@ def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]
     if count < 1:
         raise InputError(f"fqe-updates is {count}: give at least 1.")  # before the data is read
     logged = open_set(source)
-    config, run = load_run(path, data=logged)
-    if not isinstance(run, OfflineRun):
-        raise InputError(f"{path} was trained in {config.task}: leave --data out to run it there.")
-    if run.kind != "train":
-        raise InputError(f"{path} has not begun to learn its policy: let it train on.")
+    config, run = run_on_data(path, logged)
     settings: Any = config.settings
     fitted = FittedQ(settings, discount=getattr(settings, "planner", settings).discount)
     with Progress(count, 0, console=Console(stderr=True)) as progress:
@@ -107,3 +105,15 @@ def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]
     penalties = {k: v for k, v in run.estimates().items() if k.startswith("penalty")}
     facts = {"task": config.task, "agent": config.agent, "step": run.step, "data": logged.name}
     return facts | found | penalties
+
+
+def run_on_data(path: Path, data: OfflineSet) -> tuple[RunConfig, OfflineRun]:
+    """An offline run that has a policy, with a set to ask it about."""
+    config, run = load_run(path, data=data)
+    if not isinstance(run, OfflineRun):
+        raise InputError(
+            f"{path} was trained in {config.task}, not on data: phimu evaluate runs it there."
+        )
+    if run.kind != "train":
+        raise InputError(f"{path} has not begun to learn its policy: let it train on.")
+    return config, run

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import jax
@@ -52,6 +51,7 @@ class Comparison(NamedTuple):
     other: str
     others_updates_per_second: float
     ratio: float
+    processor_ratio: float  # by the processor time of both, which neighbours hardly change
 
 
 def random_set(spec: Spec, rows: int) -> Transitions:
@@ -83,15 +83,15 @@ class Timed:
             self.state, self.data = agent.begin(phase, self.state, data)
         self.seconds(WARM)
 
-    def seconds(self, count: int) -> float:
-        """Of `count` updates in one compiled call."""
-        begin = time.perf_counter()
+    def seconds(self, count: int) -> list[float]:
+        """Of `count` updates in one compiled call: by the clock, and of the processor."""
+        begin = time.perf_counter(), time.process_time()
         self.state, metrics, made = learn(
             self.agent, self.phase, self.state, self.data, 0, 0, count
         )
         if int(made) != count:
             raise InputError(f"An update was not finite: {metrics}")
-        return time.perf_counter() - begin
+        return [time.perf_counter() - begin[0], time.process_time() - begin[1]]
 
     def products(self) -> Counter[Product]:
         """The matrix products of an update."""
@@ -107,7 +107,7 @@ def planner_speed(name: str, rounds: int, work: float = updates.WORK) -> UpdateS
     timed = Timed(agent, random_set(updates.SPEC, 10_000))
     products = timed.products()
     count = in_a_round(products, work)
-    seconds = min(timed.seconds(count) for _ in range(rounds)) / count
+    seconds = min(timed.seconds(count)[0] for _ in range(rounds)) / count
     return updates.against_peak(f"{name}, policy", seconds, products, rounds)
 
 
@@ -123,15 +123,17 @@ def offline_speeds(venv: Path, rounds: int, steps: int, rows: int = ROWS) -> lis
     return found + _against_theirs([str(python), "-I", their_offline.__file__], rounds, steps, rows)
 
 
-def compare(names: Sequence[str], steps: int, seconds: Sequence[Sequence[float]]) -> Comparison:
-    """Two names, and of each round the seconds that `steps` updates of each took."""
-    best, others = (steps / min(column) for column in zip(*seconds, strict=True))
-    ratio = median(theirs / own for own, theirs in seconds)
-    return Comparison(names[0], best, names[1], others, ratio)
+def compare(names: Sequence[str], steps: int, seconds: Any) -> Comparison:
+    """Two names, and `Timed.seconds` of `steps` updates of each: [rounds, 2, 2]."""
+    times = np.array(seconds)
+    best, others = steps / times[:, :, 0].min(axis=0)
+    ratio, of_processor = np.median(times[:, 1] / times[:, 0], axis=0)
+    numbers = (float(each) for each in (others, ratio, of_processor))
+    return Comparison(names[0], float(best), names[1], *numbers)
 
 
-def run_ours(names: Sequence[str], rounds: int, steps: int, rows: int) -> list[list[float]]:
-    """Of each round, seconds of `steps` updates of each agent; in a new process, on one thread."""
+def run_ours(names: Sequence[str], rounds: int, steps: int, rows: int) -> list[Any]:
+    """`Timed.seconds` of `steps` updates: [rounds, names, 2]. In a new process, on one thread."""
     job = {"task": names[0], "names": names, "rounds": rounds, "steps": steps, "rows": rows}
     command = [sys.executable, "-m", "phimu.studies.speed.offline"]
     return run_child(command, job, environment(1))["seconds"]
@@ -151,8 +153,8 @@ def _against_theirs(script: list[str], rounds: int, steps: int, rows: int) -> li
             own = run_ours([TD3_BC], 1, steps, rows)[0][0]
             if not turn % 2:
                 theirs = run_child(script, job, environment(1))
-            loop.append((own, steps / theirs["updates_per_second"]))
-            alone.append((own, steps / theirs["alone_per_second"]))
+            loop.append((own, theirs["loop"]))
+            alone.append((own, theirs["alone"]))
     name = f"d3rlpy {theirs['version']} TD3+BC"
     return [
         compare((f"phimu {TD3_BC}", name), steps, loop),
