@@ -6,7 +6,7 @@ unit-norm phi. Added to the reward it is CTRL-UCB's bonus, taken from it CTRL-LC
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,37 @@ import scipy.linalg
 from phimu.errors import InputError
 
 CAP = 2.0
+
+
+class Kernel(NamedTuple):
+    """cos(phi W + b): random features whose inner products are a Gaussian kernel of phi.
+
+    With the exponential ratio, exp(<phi, mu>), the transition is linear in such features of phi
+    and not in phi itself, which therefore needs few dimensions: as many as the state has, and two.
+    """
+
+    frequencies: jax.Array  # W [d, m]
+    phases: jax.Array  # b [m]
+
+    def __call__(self, phi: jax.Array) -> jax.Array:
+        """Features [..., m] of phi [..., d]."""
+        angle = phi @ self.frequencies
+        return jnp.cos(angle + jnp.broadcast_to(self.phases, angle.shape))
+
+
+def kernel(feature_dim: int, count: int) -> Kernel:
+    """`count` features of a kernel of width 1, the same ones always."""
+    for_frequencies, for_phases = jax.random.split(jax.random.PRNGKey(0))
+    return Kernel(
+        jax.random.normal(for_frequencies, (feature_dim, count)),
+        jax.random.uniform(for_phases, (count,), maxval=2 * np.pi),
+    )
+
+
+def median_distance(phi: np.ndarray) -> float:
+    """Between the first and the second half of the rows."""
+    half = len(phi) // 2
+    return float(np.median(np.linalg.norm(phi[:half] - phi[half : 2 * half], axis=1)))
 
 
 @dataclass(frozen=True)
@@ -57,8 +88,8 @@ class Elliptical:
         """The same from all rows, which come in parts [n, d]: for data that does not grow."""
         total: Any = 0.0
         for phi in parts:
-            rows = unit_rows(np.asarray(phi, np.float64))
-            total = total + rows.T @ rows
+            rows = unit_rows(phi)
+            total = total + (rows.T @ rows).astype(np.float64)
         return self._whitening(total)
 
     def _whitening(self, covariance: np.ndarray) -> jax.Array:

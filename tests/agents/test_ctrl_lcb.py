@@ -165,3 +165,19 @@ def test_bad_settings_are_named():
         CtrlLcb(noise=Negatives(random_share=0.5))
     with pytest.raises(InputError, match="representation_updates is 0"):
         CtrlLcb(representation_updates=0)
+
+
+def test_the_penalty_of_random_features_is_that_of_a_gaussian_kernel():
+    """Many cosines: their inner products are the kernel, so the penalty is kernel regression's."""
+    agent = replace(AGENT, penalty_features=4_096, penalty_width=0.7)
+    state, data = begun(agent, 60)
+    phi = np.asarray(agent.phi(state, data.all.observation, data.all.action), np.float64)
+    half = len(phi) // 2
+    width = 0.7 * np.median(np.linalg.norm(phi[:half] - phi[half:], axis=1))
+    squares = np.sum((phi[:, None] - phi[None]) ** 2, axis=-1)
+    gram = np.exp(-squares / (2 * width**2))
+    # phi' (F'F + ridge)^-1 phi = (k - k_n' (K + ridge)^-1 k_n) / ridge
+    solved = np.linalg.solve(gram + agent.confidence.ridge * np.eye(len(gram)), gram)
+    expected = np.sqrt((1 - np.sum(gram * solved, axis=0)) / agent.confidence.ridge)
+    expected = np.minimum(agent.confidence.bonus_scale * expected, 2.0)
+    np.testing.assert_allclose(data.columns["penalty"], expected, rtol=0.05)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from phimu.confidence import Elliptical
+from phimu.confidence import Elliptical, Kernel, kernel, median_distance
 from phimu.data.on_device import DeviceSet, Drawn
 from phimu.errors import InputError
 from phimu.networks import (
@@ -33,7 +33,8 @@ class LcbState(NamedTuple):
     normaliser: RunningNormaliser
     representation: Representation
     behaviour: Behaviour
-    whitening: jax.Array  # [d, d], of the covariance
+    kernel: Kernel  # of penalty_features; empty where the penalty is of phi itself
+    whitening: jax.Array  # [d, d], of the covariance; or [m, m], of the kernel's features
     planner: Planner
 
     @property
@@ -60,6 +61,10 @@ class CtrlLcb:
     """Whether the critic also reads (s, a) beside phi; the paper's reads phi alone."""
     next_noise: float = 0.0
     """Standard deviation of noise added to s' before contrast, in the units phi sees."""
+    penalty_features: int = 0
+    """If given, the penalty is of so many random features of phi, not of phi itself: see Kernel."""
+    penalty_width: float = 0.45
+    """Width of their kernel, as a share of the median distance between phi of the set."""
     precompute: bool = True
     """Keep phi(s, a) of the whole set: faster, for 4 bytes times its rows times feature_dim."""
     precision: Precision = "float32"
@@ -69,6 +74,11 @@ class CtrlLcb:
         if self.representation_updates < 1:
             raise InputError(
                 f"representation_updates is {self.representation_updates}: give at least 1."
+            )
+        if self.penalty_features < 0 or self.penalty_width <= 0:
+            raise InputError(
+                f"penalty_features is {self.penalty_features}, penalty_width {self.penalty_width}: "
+                "give 0 or more, and a positive width."
             )
         if self.noise.random_share:
             raise InputError(
@@ -92,7 +102,8 @@ class CtrlLcb:
             RunningNormaliser(spec.observation_dim),
             self.representation.init(spec, for_features),
             self.behaviour.init(spec, for_behaviour),
-            self.confidence.init(width),
+            kernel(width, self.penalty_features),
+            self.confidence.init(self.penalty_features or width),
             self.planner.init(spec, width + self.raw_beside_phi * sum(spec), for_planner),
         )
         # Slow copies start as the same arrays; separate ones can be donated to a compiled step.
@@ -113,8 +124,14 @@ class CtrlLcb:
             state = state._replace(normaliser=seen)
         if phase != "policy":
             return state, data
+        if self.penalty_features:
+            some, _, _ = next(self._chunks(state, data))
+            width = self.penalty_width * median_distance(np.asarray(some))
+            fixed = kernel(self.representation.feature_dim, self.penalty_features)
+            scaled = fixed._replace(frequencies=fixed.frequencies / np.float32(width))
+            state = state._replace(kernel=scaled)
         whitening = self.confidence.fit(
-            np.asarray(phi)[skip:] for phi, _, skip in self._chunks(state, data)
+            np.asarray(self._lift(state, phi))[skip:] for phi, _, skip in self._chunks(state, data)
         )
         state = state._replace(whitening=whitening)
         return state, self._with_columns(state, data) if self.precompute else data
@@ -157,7 +174,7 @@ class CtrlLcb:
             here, penalty = drawn.columns["phi"], drawn.columns["penalty"]
         else:
             here = state.representation.slow.phi(batch.observation, batch.action)
-            penalty = self.confidence.bonus(state.whitening, here)
+            penalty = self._penalty(state, here)
         planner, metrics = self.planner.update(
             state.planner,
             self._features(state.representation),
@@ -176,7 +193,7 @@ class CtrlLcb:
 
     def penalty(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The elliptical penalty: [B]."""
-        return self.confidence.bonus(state.whitening, self.phi(state, observation, action))
+        return self._penalty(state, self.phi(state, observation, action))
 
     def q_value(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
@@ -187,6 +204,14 @@ class CtrlLcb:
 
     def normalise(self, state: LcbState | Acting, observation: jax.Array) -> jax.Array:
         return state.normaliser(observation) if self.normalise_observations else observation
+
+    def _penalty(self, state: LcbState, phi: jax.Array) -> jax.Array:
+        """Line 5, of phi [B, d]: [B]."""
+        return self.confidence.bonus(state.whitening, self._lift(state, phi))
+
+    def _lift(self, state: LcbState, phi: jax.Array) -> jax.Array:
+        """What the covariance is of."""
+        return state.kernel(phi) if self.penalty_features else phi
 
     def _blur(self, next_observation: jax.Array, key: jax.Array) -> jax.Array:
         if not self.next_noise:
@@ -214,7 +239,7 @@ class CtrlLcb:
         penalty = jnp.zeros(len(data))
         for part, at, _ in self._chunks(state, data):
             phi = _put(phi, part, at)
-            penalty = _put(penalty, self.confidence.bonus(state.whitening, part), at)
+            penalty = _put(penalty, _penalty_of(self, state, part), at)
         return data.with_columns(phi=phi, penalty=penalty)
 
 
@@ -222,6 +247,11 @@ class CtrlLcb:
 def _phi_at(agent: CtrlLcb, state: LcbState, data: DeviceSet, at: int, size: int) -> jax.Array:
     batch = data.rows_at(at, size)
     return agent.phi(state, batch.observation, batch.action)
+
+
+@partial(jax.jit, static_argnums=0)
+def _penalty_of(agent: CtrlLcb, state: LcbState, phi: jax.Array) -> jax.Array:
+    return agent._penalty(state, phi)
 
 
 @partial(jax.jit, donate_argnums=0)

@@ -70,7 +70,7 @@ OFFLINE_DESCRIPTIONS = {
 }
 OFFLINE_PRESET_DESCRIPTIONS = {
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
-    "small": "for a laptop: phi 256-256-256, normalised, 50K updates of phi first",
+    "small": "for a laptop: phi 256-256-256, normalised, 20K updates of phi first",
 }
 
 
@@ -137,12 +137,13 @@ _SMALL: dict[str, OfflineSettings] = {
         confidence=Elliptical(bonus_scale=1.0),
         behaviour=_SMALL_BEHAVIOUR,
         planner=_SMALL_PLANNER,
-        representation_updates=50_000,
+        representation_updates=20_000,
         normalise_observations=True,
         raw_beside_phi=True,
+        penalty_features=1_024,
     ),
     "brac": _SMALL_BRAC,
-    "cpc": Cpc(PredictiveCoding(representation_updates=50_000), _SMALL_BRAC),
+    "cpc": Cpc(PredictiveCoding(representation_updates=20_000), _SMALL_BRAC),
     "td3-bc": Td3Bc(),
     "sac": Sac(
         replace(_SMALL_ON_PAIRS, behaviour_weight=0.0, value_scale=None, entropy_in_target=True),
