@@ -34,8 +34,8 @@ class Fit(NamedTuple):
     network: MLP  # (s, a) -> (Q - centre) / scale
     slow: MLP
     optimiser: optax.OptState
-    centre: jax.Array  # [], mean and standard deviation of the data's own returns to go:
-    scale: jax.Array  # values start near those of the data, and at a size that Adam can learn
+    centre: jax.Array  # [], the constant that is right on average: values start near it
+    scale: jax.Array  # [], the spread of the data's returns to go: a size that Adam can learn
     low: jax.Array  # [], what a value can be at least with rewards like the data's
     high: jax.Array
 
@@ -58,7 +58,10 @@ class FittedQ:
 
     def init(self, acting: Any, data: OfflineSet, seed: int) -> Fit:
         rows = data.transitions
-        to_go = returns_to_go(rows, self.discount)
+        # v = mean r + discount (1 - mean terminated) v. A value that all have too much of is what
+        # updates take longest to correct.
+        going_on = self.discount * (1 - rows.terminated.mean())
+        centre = rows.reward.mean(dtype=np.float64) / (1 - going_on)
         ends = np.array([rows.reward.min(), rows.reward.max()], np.float64) / (1 - self.discount)
         network = MLP((sum(data.spec), *self.sizes, 1), key(seed, INIT, 0), "elu", self.layer_norm)
         state = Fit(
@@ -67,8 +70,8 @@ class FittedQ:
             network,
             network,
             optax.adam(self.learning_rate).init(network),
-            jnp.float32(to_go.mean()),
-            jnp.float32(to_go.std() or 1.0),
+            jnp.float32(centre),
+            jnp.float32(returns_to_go(rows, self.discount).std() or 1.0),
             jnp.float32(min(ends[0], 0.0)),
             jnp.float32(max(ends[1], 0.0)),
         )
