@@ -278,9 +278,33 @@ def test_a_divergence_without_weight_changes_nothing_that_is_learned():
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-def test_a_negative_behaviour_weight_is_refused():
-    with pytest.raises(InputError, match="behaviour_weight"):
-        SoftActorCritic(behaviour_weight=-1.0)
+def test_the_actor_sees_values_in_units_of_their_mean_size():
+    """The size is a number to it, not something that it could make smaller."""
+    settings = replace(SETTINGS, value_scale=2.5)
+    state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
+    after, metrics = compiled(settings)(state, batch, key)
+    critic, noise = float64(after.critic), noise_of(key)[1]
+    before = float64(state.actor)
+
+    def parts(actor):
+        action, density = sample(actor, batch.observation, noise)
+        return density, q_values(critic, batch.observation, action).min(axis=0)
+
+    unit = 2.5 / np.abs(parts(before)[1]).mean()
+
+    def loss(actor):
+        density, value = parts(actor)
+        return (0.3 * density - unit * value).mean()
+
+    np.testing.assert_allclose(metrics["policy_loss"], loss(before), rtol=1e-4)
+    for old, new, slope in zip(before, float64(after.actor), slopes(loss, before), strict=True):
+        np.testing.assert_allclose(old - new, RATE * slope, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [{"behaviour_weight": -1.0}, {"value_scale": 0.0}])
+def test_bad_weights_are_refused(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        SoftActorCritic(**bad)
 
 
 # The tanh-Gaussian
