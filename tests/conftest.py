@@ -1,6 +1,7 @@
 """Settings of every test, and agents small enough to learn within one."""
 
 import os
+from collections.abc import Iterator
 
 import jax
 import pytest
@@ -16,6 +17,13 @@ def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> None:
     jax.config.update("jax_compilation_cache_dir", directory)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = directory
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten_programs() -> Iterator[None]:
+    """A thousand tests' compiled programs would take gigabytes; those of a file go with it."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_learning_curves_are_drawn(tmp_path: Path) -> None:
     assert len(pixels(image, "#0072b2")) > 500
     assert len(pixels(image, "#d55e00")) > 500
     assert len(pixels(image, "#009e73")) > 30  # one evaluation is a marker
-    learning_curves(tmp_path / "curves.svg", [curve(str(i), 3) for i in range(9)], "A task", "J")
+    learning_curves(tmp_path / "curves.svg", [curve(str(i), 3) for i in range(9)], "A task")
     assert "<svg" in (tmp_path / "curves.svg").read_text()
     with pytest.raises(InputError, match="no learning curve"):
         learning_curves(path, [], "A task")
@@ -162,6 +162,19 @@ def test_seeds_of_a_configuration_are_one_curve(tmp_path: Path) -> None:
     np.testing.assert_array_equal(curves[0].steps, [10, 20])
     np.testing.assert_array_equal(curves[0].values, [[1.0, 2.0], [7.0, 8.0]])
     np.testing.assert_array_equal(others[0].values, [[4.0]])
+
+
+def test_offline_curves_are_scores_by_updates_of_the_policy(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", 0, {}, agent="ctrl-lcb", task="hopper_medium")
+    config = json.loads((run / "config.json").read_text()) | {"dataset": {"task": "Hopper-v4"}}
+    (run / "config.json").write_text(json.dumps(config))
+    row = {"step": 70, "kind": "evaluation", "updates": 30, "return": 1_500.0, "score": 46.7}
+    (run / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    [(task, [one])] = curves_of_runs([run])
+    assert (task, one.clock) == ("hopper_medium", "updates of the policy")
+    assert one.measure == "D4RL's normalised score"
+    np.testing.assert_array_equal(one.steps, [30])
+    np.testing.assert_array_equal(one.values, [[46.7]])
 
 
 def test_labels_name_the_fields_that_differ(tmp_path: Path) -> None:
