@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 import jax
+import numpy as np
 import pytest
 
 # [B] - [B, 1] is an error here instead of a silent [B, B].
@@ -24,6 +25,27 @@ def forgotten_programs() -> Iterator[None]:
     """A thousand tests' compiled programs would take gigabytes; those of a file go with it."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def slopes():
+    """slopes(loss, arrays): the gradient of a float64 loss by central differences."""
+
+    def by_differences(loss, arrays, step=1e-6):
+        gradients = []
+        for which, array in enumerate(arrays):
+            gradient = np.zeros_like(array)
+            for index in np.ndindex(array.shape):
+                ends = []
+                for sign in (1, -1):
+                    moved = [x.copy() for x in arrays]
+                    moved[which][index] += sign * step
+                    ends.append(loss(moved))
+                gradient[index] = (ends[0] - ends[1]) / (2 * step)
+            gradients.append(gradient)
+        return gradients
+
+    return by_differences
 
 
 @pytest.fixture

@@ -52,22 +52,6 @@ def q_values(critic, observation, action):
     return np.stack([network(critic[part], x)[:, 0] for part in (slice(6), slice(6, 12))])
 
 
-def slopes(loss, arrays, step=1e-6):
-    """The gradient of a float64 loss by central differences."""
-    gradients = []
-    for which, array in enumerate(arrays):
-        gradient = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            ends = []
-            for sign in (1, -1):
-                moved = [x.copy() for x in arrays]
-                moved[which][index] += sign * step
-                ends.append(loss(moved))
-            gradient[index] = (ends[0] - ends[1]) / (2 * step)
-        gradients.append(gradient)
-    return gradients
-
-
 @pytest.fixture(scope="module")
 def step(walk):
     """(before, after, metrics, batch, key of the noise) of the update with a number: 1 or 2."""
@@ -94,7 +78,7 @@ def step(walk):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_critic_step_is_the_gradient_of_the_squared_td_error(step, number):
+def test_critic_step_is_the_gradient_of_the_squared_td_error(step, number, slopes):
     before, after, metrics, batch, key = step(number)
     noise = 0.2 * np.asarray(jax.random.normal(key, batch.action.shape), np.float64)
     action = np.tanh(network(float64(before.slowly.slow_actor), batch.next_observation))
@@ -112,7 +96,7 @@ def test_critic_step_is_the_gradient_of_the_squared_td_error(step, number):
         np.testing.assert_allclose(was - new, RATE * slope, rtol=1e-3, atol=1e-4)
 
 
-def test_actor_step_is_the_gradient_of_scaled_value_and_distance(step):
+def test_actor_step_is_the_gradient_of_scaled_value_and_distance(step, slopes):
     before, after, metrics, batch, _ = step(2)
     critic = float64(after.critic)
     old = float64(before.slowly.actor)

@@ -75,22 +75,6 @@ def drawn(policy, parameters, key):
     return pick[0] + pick[1] * noise, chosen, noise
 
 
-def slopes(loss, arrays, step=1e-6):
-    """The gradient of a float64 loss by central differences."""
-    gradients = []
-    for which, array in enumerate(arrays):
-        gradient = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            ends = []
-            for sign in (1, -1):
-                moved = [x.copy() for x in arrays]
-                moved[which][index] += sign * step
-                ends.append(loss(moved))
-            gradient[index] = (ends[0] - ends[1]) / (2 * step)
-        gradients.append(gradient)
-    return gradients
-
-
 @pytest.fixture(scope="module")
 def start():
     return SETTINGS.init(SPEC, jax.random.PRNGKey(0))
@@ -120,7 +104,7 @@ def test_density_integrates_to_one():
     np.testing.assert_allclose(np.trapezoid(np.exp(density), grid[:, 0]), 1.0, atol=5e-3)
 
 
-def test_step_is_the_gradient_of_the_entropy_regularised_likelihood(start):
+def test_step_is_the_gradient_of_the_entropy_regularised_likelihood(start, slopes):
     (observation, action), key = batch_of(), jax.random.PRNGKey(5)
     state = start._replace(log_entropy_weight=jnp.log(0.3))
     after, metrics = SETTINGS.update(state, observation, action, key)

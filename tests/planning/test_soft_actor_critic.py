@@ -93,22 +93,6 @@ def noise_of(key):
     return np.asarray(jax.random.normal(key, (2, B, 2)), np.float64)
 
 
-def slopes(loss, arrays, step=1e-6):
-    """The gradient of a float64 loss by central differences."""
-    gradients = []
-    for which, array in enumerate(arrays):
-        gradient = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            ends = []
-            for sign in (1, -1):
-                moved = [x.copy() for x in arrays]
-                moved[which][index] += sign * step
-                ends.append(loss(moved))
-            gradient[index] = (ends[0] - ends[1]) / (2 * step)
-        gradients.append(gradient)
-    return gradients
-
-
 def target_of(state, batch, noise):
     """r + discount (1 - terminated) (min Q(s', a') - weight log pi(a'|s')), rows in a loop."""
     action, density = sample(float64(state.actor), batch.next_observation, noise)
@@ -122,7 +106,7 @@ def target_of(state, batch, noise):
     return target
 
 
-def test_critic_step_is_the_gradient_of_the_squared_td_error():
+def test_critic_step_is_the_gradient_of_the_squared_td_error(slopes):
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
     after, metrics = compiled(SETTINGS)(state, batch, key)
     target = target_of(state, batch, noise_of(key)[0])
@@ -140,7 +124,7 @@ def test_critic_step_is_the_gradient_of_the_squared_td_error():
         np.testing.assert_allclose(old - new, RATE * slope, rtol=1e-3, atol=1e-5)
 
 
-def test_actor_step_is_the_gradient_of_the_entropy_regularised_value():
+def test_actor_step_is_the_gradient_of_the_entropy_regularised_value(slopes):
     """With the critic that was just updated, and the entropy weight of before the step."""
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
     after, metrics = compiled(SETTINGS)(state, batch, key)
@@ -252,7 +236,7 @@ def test_targets_of_q_with_and_without_entropy_and_divergence(entropy, penalty):
     np.testing.assert_allclose(metrics["td_loss"], ((both - target) ** 2).mean(), rtol=1e-4)
 
 
-def test_actor_step_holds_the_divergence():
+def test_actor_step_holds_the_divergence(slopes):
     settings = replace(SETTINGS, behaviour_weight=0.7)
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
     after, metrics = regularised(settings, state, batch, key)
@@ -278,7 +262,7 @@ def test_a_divergence_without_weight_changes_nothing_that_is_learned():
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-def test_the_actor_sees_values_in_units_of_their_mean_size():
+def test_the_actor_sees_values_in_units_of_their_mean_size(slopes):
     """The size is a number to it, not something that it could make smaller."""
     settings = replace(SETTINGS, value_scale=2.5)
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
