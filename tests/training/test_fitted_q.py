@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from phimu.agents.offline_presets import OFFLINE_AGENTS, offline_preset
 from phimu.data.offline import OfflineSet, Transitions
 from phimu.errors import InputError
-from phimu.training.fitted_q import FittedQ, estimate, returns_to_go, starts
+from phimu.training.fitted_q import FittedQ, discount_of, estimate, returns_to_go, starts
 from phimu.types import Batch
 
 DISCOUNT = 0.9
@@ -121,6 +122,11 @@ def test_one_update_by_hand(data):
     error = q(rows.observation, rows.action) - (target - centre) / scale
     assert abs(target).max() < 20  # nothing to clip
     np.testing.assert_allclose(metrics["fit_loss"], np.mean(error**2), rtol=1e-4)
+
+
+@pytest.mark.parametrize("agent", OFFLINE_AGENTS)
+def test_the_discount_is_the_agents_own(agent):
+    assert discount_of(offline_preset(agent, "small").settings) == 0.99
 
 
 def test_returns_to_go_are_those_of_each_episode(data):

@@ -17,7 +17,7 @@ from phimu.data.opening import open_set
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.training.evaluation import Policy, evaluate, random_policy
-from phimu.training.fitted_q import FittedQ, estimate
+from phimu.training.fitted_q import FittedQ, discount_of, estimate
 from phimu.training.offline import OfflineRun
 from phimu.training.progress import Progress
 from phimu.training.run_config import RunConfig
@@ -96,8 +96,7 @@ def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]
         raise InputError(f"fqe-updates is {count}: give at least 1.")  # before the data is read
     logged = open_set(source)
     config, run = run_on_data(path, logged)
-    settings: Any = config.settings
-    fitted = FittedQ(settings, discount=getattr(settings, "planner", settings).discount)
+    fitted = FittedQ(config.settings, discount=discount_of(config.settings))
     with Progress(count, 0, console=Console(stderr=True)) as progress:
         found = estimate(
             fitted, run.state.acting, logged, count, seed, lambda done: progress.update(done, {})

@@ -4,8 +4,8 @@ An estimate is only as good as the data: where the policy goes and the log has n
 guess of the network's.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -146,6 +146,20 @@ def estimate(
         "data_reward_per_step": a_step * of_data,
         "data_episodes": int(first.sum()),
     }
+
+
+def discount_of(settings: Any) -> float:
+    """The agent's own, in whichever part of its settings it is."""
+    return next(_discounts(settings))
+
+
+def _discounts(settings: Any) -> Iterator[float]:
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if each.name == "discount":
+            yield value
+        elif is_dataclass(value):
+            yield from _discounts(value)
 
 
 def starts(rows: Transitions) -> np.ndarray:
