@@ -1,6 +1,7 @@
 """CTRL-LCB: its penalty and its two frozen parts against float64, and a careful choice."""
 
 from dataclasses import replace
+from functools import cache, partial
 
 import equinox as eqx
 import jax
@@ -48,12 +49,23 @@ def random_set(rows: int, spec: Spec = SPEC, seed: int = 0) -> Transitions:
 
 def begun(agent: CtrlLcb, rows: int = 200) -> tuple[LcbState, DeviceSet]:
     """After the first phases, with what planning computes of the set."""
+    state, data = _begun(agent, rows)
+    return jax.tree.map(jnp.copy, state), data  # updates take their state away
+
+
+@cache
+def _begun(agent: CtrlLcb, rows: int) -> tuple[LcbState, DeviceSet]:
     data = DeviceSet(random_set(rows), SPEC, batch_size=16)
     state = agent.init(SPEC, jax.random.PRNGKey(0))
     for phase, count in agent.phases[:-1]:
         state, columns = agent.begin(phase, state, data)
         state, _, _ = updates(agent, phase, state, columns, 0, 0, count)
     return agent.begin("policy", state, data)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def learn(agent: CtrlLcb, phase: str, *rest):
+    return agent.learn(phase, *rest)
 
 
 def oracle_penalty(agent: CtrlLcb, state: LcbState, data: Transitions) -> np.ndarray:
@@ -88,8 +100,8 @@ def test_precomputed_columns_change_nothing():
     bare, without = plain.begin("policy", state, DeviceSet(random_set(200), SPEC, 16))
     assert not without.columns
     key = jax.random.PRNGKey(3)
-    one, metrics = AGENT.learn("policy", state, data, key)
-    other, again = plain.learn("policy", bare, without, key)
+    one, metrics = learn(AGENT, "policy", state, data, key)
+    other, again = learn(plain, "policy", bare, without, key)
     assert metrics.keys() == again.keys()
     for name, value in metrics.items():
         np.testing.assert_allclose(value, again[name], rtol=2e-4, atol=1e-6, err_msg=name)
@@ -116,7 +128,7 @@ def test_the_critic_learns_reward_minus_penalty():
     target += agent.planner.discount * (1 - np.asarray(batch.terminated)) * values
     here = phi(agent.normalise(state, batch.observation), batch.action)
     both = np.array([head(here) for head in state.planner.critic], np.float64)
-    _, metrics = agent.learn("policy", state, data, key)
+    _, metrics = learn(agent, "policy", state, data, key)
     np.testing.assert_allclose(metrics["td_loss"], np.mean((both - target) ** 2), rtol=1e-4)
     np.testing.assert_allclose(metrics["penalty"], penalty.mean(), rtol=1e-4)
 
