@@ -23,7 +23,7 @@ MANIFEST = "manifest.json"
 LOCK = "lock"
 RECORDED_PACKAGES = (
     *("phimu", "jax", "jaxlib", "equinox", "optax", "numpy", "safetensors"),
-    *("gymnasium", "mujoco", "dm_control"),
+    *("gymnasium", "mujoco", "dm_control", "h5py"),
 )
 
 
