@@ -153,3 +153,10 @@ def test_override_refuses_an_unknown_name_and_suggests_one():
         override(preset("sac", "small"), {"discont": 0.9})
     with pytest.raises(InputError, match="feature_dim"):  # SAC has no phi
         override(preset("sac", "small"), {"feature_dim": 8})
+
+
+@pytest.mark.parametrize("agent", ["ctrl-ucb-m", "ctrl-ucb-l", "sac"])
+@pytest.mark.parametrize("change", [{"behaviour_weight": 1.0}, {"value_penalty": True}])
+def test_settings_for_logged_data_are_refused_where_there_is_none(agent, change):
+    with pytest.raises(InputError, match="behaviour_weight and value_penalty"):
+        override(preset(agent, "small"), change)

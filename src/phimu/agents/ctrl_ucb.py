@@ -60,6 +60,7 @@ class CtrlUcb:
     """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
 
     def __post_init__(self) -> None:
+        self.planner.refuse_behaviour()
         if not 0 <= self.uniform_mix <= 1:
             raise InputError(f"uniform_mix is {self.uniform_mix}: give a share from 0 to 1.")
         if self.planner_rows is not None and self.planner_rows < 1:

@@ -42,6 +42,9 @@ class Sac:
     precision: Precision = "float32"
     """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
 
+    def __post_init__(self) -> None:
+        self.planner.refuse_behaviour()
+
     def init(self, spec: Spec, key: jax.Array) -> SacState:
         state = SacState(
             RunningNormaliser(spec.observation_dim), self.planner.init(spec, sum(spec), key)

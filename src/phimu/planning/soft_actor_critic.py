@@ -89,6 +89,14 @@ class SoftActorCritic:
         if self.behaviour_weight < 0:
             raise InputError(f"behaviour_weight is {self.behaviour_weight}: give 0 or more.")
 
+    def refuse_behaviour(self) -> None:
+        """For agents that know no behaviour policy: a setting must not do nothing in silence."""
+        if self.behaviour_weight or self.value_penalty:
+            raise InputError(
+                "behaviour_weight and value_penalty hold a policy near logged data, and this agent "
+                "learns without: leave them at 0 and False, or train ctrl-lcb, brac or cpc on data."
+            )
+
     def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
         return (
             optax.adam(self.actor_learning_rate),
