@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from phimu.data.replay import Replay
 from phimu.errors import InputError
 from phimu.training import checkpoint
-from phimu.training.files import fingerprint
+from phimu.training.files import fingerprint, remove
 from phimu.types import Spec
 
 
@@ -31,7 +31,7 @@ def write_run(directory: Path) -> None:
         replay = Replay(Spec(3, 2), 40, 5)
         replay.added = step
         last = checkpoint.save(directory, step, {"x": np.zeros(9)}, {"at": step}, replay, last)
-    checkpoint._remove(directory / "step-000000005")
+    remove(directory / "step-000000005")
 
 
 class _Evil:

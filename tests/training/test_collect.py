@@ -18,8 +18,8 @@ from phimu.environments.task import open_task
 from phimu.errors import InputError, Stopped
 from phimu.networks import Acting
 from phimu.planning.soft_actor_critic import SoftActorCritic
-from phimu.training import sets
-from phimu.training.collect import collect, load_checkpoint, policy_of_run, replay_of_run
+from phimu.training import checkpoint, sets
+from phimu.training.collect import collect, policy_of_run, replay_of_run
 from phimu.training.dense_policy import from_acting, from_npz, random_actions
 from phimu.training.online import OnlineRun
 from phimu.training.sets import check_out, origin_of, save_set
@@ -233,7 +233,7 @@ def config_of(run: OnlineRun):
 
 def test_the_policy_and_the_replay_of_a_run(tmp_path: Path, tiny) -> None:
     run, path = trained(tmp_path, 47, 30, tiny)
-    saved = load_checkpoint(path, print)
+    saved = checkpoint.load_last(path, print)
     policy = policy_of_run(config_of(run), saved, run.task.spec)
     observation = np.array([3.0, 4.0], np.float32)
     rng = np.random.default_rng(0)

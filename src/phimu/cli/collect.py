@@ -17,8 +17,9 @@ from phimu.data.opening import open_set
 from phimu.data.scores import normalised_score
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, Stopped
+from phimu.training import checkpoint
 from phimu.training.collect import collect as run_policy
-from phimu.training.collect import load_checkpoint, policy_of_run, replay_of_run
+from phimu.training.collect import policy_of_run, replay_of_run
 from phimu.training.dense_policy import SamplingPolicy, from_npz, random_actions
 from phimu.training.files import fingerprint
 from phimu.training.progress import Progress
@@ -123,7 +124,7 @@ def _actor(task_id: str, policy: str, mode: bool, options: dict[str, Any]) -> _A
         return _Actor(task, random_actions(task.spec), "uniformly random actions")
     if path.is_dir():
         config = load_config(path)
-        saved = load_checkpoint(path, _say)
+        saved = checkpoint.load_last(path, _say)
         task = open_task(task_id, **(options or config.task_options))
         trained = open_task(config.task, **config.task_options)
         dense = policy_of_run(config, saved, trained.spec)
@@ -184,7 +185,7 @@ def _replay(
     """
     check_out(out, layout)
     config = load_config(run)
-    saved = load_checkpoint(run, _say)
+    saved = checkpoint.load_last(run, _say)
     task = open_task(config.task, **config.task_options)
     rows = replay_of_run(config, saved, task.spec, until)
     end = saved.step if until is None else min(until, saved.step)

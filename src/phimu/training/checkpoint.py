@@ -20,8 +20,8 @@ from safetensors.numpy import load_file
 from phimu.data.replay import Replay
 from phimu.errors import InputError
 from phimu.training import segments as segment_files
-from phimu.training.files import fingerprint, write_arrays
-from phimu.training.run_directory import naming, sync_directory
+from phimu.training.files import fingerprint, remove, write_arrays
+from phimu.training.run_directory import RunDirectory, naming, sync_directory
 from phimu.training.segments import Segment
 
 FORMAT = 2  # format 1 held the whole replay buffer in each checkpoint; it is not read any more
@@ -132,7 +132,7 @@ def save(
     aside = final.with_suffix(".tmp")
     with naming(final):
         for leftover in directory.glob("step-*.tmp"):
-            _remove(leftover)
+            remove(leftover)
         _prune_segments(directory)  # on a nearly full disk their space is needed
         segments: list[Segment] = []
         if replay is not None:
@@ -143,7 +143,7 @@ def save(
             _write_files(aside, step, arrays, facts, segments)
             if final.exists():
                 # Directories cannot be swapped, so `load` knows ".old" for the moment between.
-                _remove(final.with_suffix(".old"))
+                remove(final.with_suffix(".old"))
                 os.rename(final, final.with_suffix(".old"))
             os.rename(aside, final)
         except BaseException:
@@ -185,7 +185,7 @@ def _prune(directory: Path, step: int, last: int) -> None:
     for _, path in found:
         if path not in kept:
             os.rename(path, path.with_suffix(".tmp"))  # never half deleted under its own name
-            _remove(path.with_suffix(".tmp"))
+            remove(path.with_suffix(".tmp"))
 
 
 def _prune_segments(directory: Path) -> None:
@@ -202,13 +202,6 @@ def _prune_segments(directory: Path) -> None:
         except OSError:
             return  # it may be readable again later
     segment_files.prune(directory / SEGMENTS, needed)
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.exists():
-        shutil.rmtree(path)
 
 
 def _found(directory: Path) -> list[tuple[int, Path]]:
@@ -238,6 +231,14 @@ def load(directory: Path, say: Callable[[str], Any] = warnings.warn) -> Checkpoi
             "restore one from a copy, or delete that directory to start again."
         )
     return None
+
+
+def load_last(run: Path, say: Callable[[str], Any]) -> Checkpoint:
+    """The same of a run directory, which must have one."""
+    saved = load(RunDirectory(run).checkpoints, say)
+    if saved is None:
+        raise InputError(f"{run} has no checkpoint yet: let the run reach its first one.")
+    return saved
 
 
 def _read(folder: Path, step: int) -> Checkpoint:

@@ -1,8 +1,5 @@
 """Collection of offline sets at about the speed of the simulator, and the policies that collect."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from phimu.agents.presets import Schedule
@@ -15,7 +12,6 @@ from phimu.training.dense_policy import DensePolicy, SamplingPolicy, from_acting
 from phimu.training.online import restore_agent
 from phimu.training.progress import Progress
 from phimu.training.run_config import RunConfig
-from phimu.training.run_directory import RunDirectory
 from phimu.training.stopping import Stop
 from phimu.training.streams import COLLECT, INIT, key, stream
 from phimu.types import Spec
@@ -71,13 +67,6 @@ def _empty(steps: int, spec: Spec) -> Transitions:
         truncated=np.empty(steps, bool),
         episode=np.empty(steps, np.int32),
     )
-
-
-def load_checkpoint(path: Path, say: Any) -> checkpoint.Checkpoint:
-    saved = checkpoint.load(RunDirectory(path).checkpoints, say)
-    if saved is None:
-        raise InputError(f"{path} has no checkpoint yet: let the run reach its first one.")
-    return saved
 
 
 def policy_of_run(config: RunConfig, saved: checkpoint.Checkpoint, spec: Spec) -> DensePolicy:

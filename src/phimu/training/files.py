@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -48,3 +49,11 @@ def fingerprint(path: Path) -> dict[str, Any]:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"sha256": digest, "size": path.stat().st_size}
+
+
+def remove(path: Path) -> None:
+    """A file, a link or a whole directory, if it is there; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -41,9 +41,7 @@ def _say(text: str) -> None:
 def load_run(path: Path, say: Any = _say, data: OfflineSet | None = None) -> tuple[RunConfig, Run]:
     """A finished or broken-off run as it was at its last checkpoint; offline also with a set."""
     config = load_config(path)
-    saved = checkpoint.load(RunDirectory(path).checkpoints, say)
-    if saved is None:
-        raise InputError(f"{path} has no checkpoint yet: let the run reach its first one.")
+    saved = checkpoint.load_last(path, say)
     run: Run = online_run(config) if config.dataset is None else offline_run(config, data)
     run.restore(saved, say)
     return config, run

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -14,7 +13,7 @@ from phimu.data.offline import OfflineSet, Transitions
 from phimu.data.writing import MINARI_FILE, Origin, write_d4rl, write_minari
 from phimu.environments.task import Task
 from phimu.errors import InputError
-from phimu.training.files import fingerprint
+from phimu.training.files import fingerprint, remove
 from phimu.training.run_directory import naming, sync_directory, write_atomically
 
 Layout = Literal["d4rl", "minari"]
@@ -102,20 +101,13 @@ def _aside(out: Path) -> Iterator[Path]:
     """A place to write in; at the end what is there is fsynced and renamed to `out`."""
     aside = out.with_name(f".{out.name}.part")
     with naming(out):
-        _remove(aside)  # what a kill left
+        remove(aside)  # what a kill left
         try:
             yield aside
             for path in (aside, *aside.rglob("*")):
                 sync_directory(path)  # fsync knows no difference between the two
             os.rename(aside, out)
         except BaseException:
-            _remove(aside)
+            remove(aside)
             raise
         sync_directory(out.absolute().parent)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
