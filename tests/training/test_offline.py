@@ -1,6 +1,9 @@
 """The offline loop: phases in order, nothing passed by, and exact wherever it is taken up again."""
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import jax
@@ -11,7 +14,7 @@ from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.agents.offline_presets import OfflineSchedule
 from phimu.confidence import Elliptical
 from phimu.data.offline import OfflineSet, Transitions
-from phimu.errors import InputError, NotFinite
+from phimu.errors import InputError, NotFinite, Stopped
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.learner import Contrastive
@@ -20,6 +23,7 @@ from phimu.training import checkpoint
 from phimu.training.offline import OfflineRun
 from phimu.training.run_config import Dataset, RunConfig, load_config
 from phimu.training.session import Output, load_run, train_offline
+from phimu.training.stopping import stop_requests
 from phimu.types import Spec
 
 SPEC = Spec(3, 1)  # those of Pendulum-v1
@@ -101,6 +105,26 @@ def test_a_run_that_is_taken_up_again_ends_the_same(stop, tmp_path):
     while second.step < 25:
         second.advance(25)
     assert_equal(everything(second), everything(whole))
+
+
+def test_a_signal_breaks_off_what_a_phase_computes_first(monkeypatch):
+    """Columns of a large set take minutes: nothing of them is kept, and nothing else is lost."""
+    run, begin = new_run(), CtrlLcb.begin
+
+    def long(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        return begin(*arguments)
+
+    while run.step < 17:
+        run.advance(17)
+    before = everything(run)
+    with monkeypatch.context() as patched, stop_requests() as stop:
+        patched.setattr(CtrlLcb, "begin", long)
+        with pytest.raises(Stopped):
+            run.advance(25, stop.at_once)
+    assert run.step == 17
+    assert_equal(everything(run), before)
 
 
 def test_seeds_differ():

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -131,15 +132,21 @@ class OfflineRun:
         name, _, count = self._phase_of(self.step - 1)
         return "train" if count is None else name
 
-    def advance(self, until: int) -> None:
-        """Some updates, at most to step `until` and to what is due next."""
+    def advance(
+        self, until: int, beginning: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        """Some updates, at most to step `until` and to what is due next.
+
+        What a phase computes first may take minutes; `beginning` may break that off.
+        """
         phase, due = self._next(until)
         if self._set is None:
             raise InputError("This run has no data to learn from: name its set again.")
         if self._begun is None or self._begun[0] != phase:
             self._begun = None  # frees the columns of the phase before
-            self.state, columns = self.agent.begin(phase, self.state, self._set)
-            self._begun = phase, columns
+            with beginning():
+                state, columns = self.agent.begin(phase, self.state, self._set)
+            self.state, self._begun = state, (phase, columns)
         count = min(self._together, due)
         began = time.monotonic()
         data = self._begun[1]

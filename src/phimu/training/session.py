@@ -88,7 +88,7 @@ def train(config: RunConfig, steps: int, output: Output, devices: int = 1) -> Ru
     use_devices(devices)
     cache_compilation()
     run = online_run(config, devices)
-    return _carry_on(config, run, run.advance, run.task.suite, steps, output, devices)
+    return _carry_on(config, run, lambda _: run.advance(), run.task.suite, steps, output, devices)
 
 
 def train_offline(config: RunConfig, data: OfflineSet, steps: int, output: Output) -> RunDirectory:
@@ -98,13 +98,17 @@ def train_offline(config: RunConfig, data: OfflineSet, steps: int, output: Outpu
     cache_compilation()
     run = offline_run(config, data)
     until = run.preparation + steps
-    return _carry_on(config, run, lambda: run.advance(until), data.layout, until, output)
+
+    def advance(stop: Stop) -> None:
+        run.advance(until, stop.at_once)
+
+    return _carry_on(config, run, advance, data.layout, until, output)
 
 
 def _carry_on(
     config: RunConfig,
     run: Run,
-    advance: Callable[[], None],
+    advance: Callable[[Stop], None],
     suite: str,
     steps: int,
     output: Output,
@@ -197,7 +201,7 @@ class _Session:
 
     config: RunConfig
     run: Run
-    advance: Callable[[], None]
+    advance: Callable[[Stop], None]
     steps: int
     directory: RunDirectory
     log: MetricsLog
@@ -215,7 +219,7 @@ class _Session:
             while due or run.step < self.steps:
                 if not due:
                     self.stop.check()
-                    self.advance()
+                    self.advance(self.stop)
                     self._log_training()
                     due = bool(schedule.evaluate_every) and self._at(schedule.evaluate_every)
                     due = due and run.kind == "train"  # there is a policy to evaluate

@@ -18,10 +18,26 @@ class Stop:
 
     def __init__(self) -> None:
         self.number = 0
+        self._raises = False
 
     def check(self) -> None:
         if self.number:
             raise Stopped(self.number)
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """In here a signal is not waited for: for long work of which nothing is lost."""
+        self.check()
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def heard(self, number: int) -> None:
+        """What Python's own handler does; the listener may not have come to it yet."""
+        if self._raises:
+            raise Stopped(number)
 
 
 @contextlib.contextmanager
@@ -39,7 +55,7 @@ def stop_requests() -> Iterator[Stop]:
     os.set_blocking(writer, False)
     before_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     before = {
-        number: signal.signal(number, lambda *_: None)
+        number: signal.signal(number, lambda number, _: stop.heard(number))
         for number in SIGNALS
         if signal.getsignal(number) is not signal.SIG_IGN  # as for a job in the background
     }
