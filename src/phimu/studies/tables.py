@@ -1,6 +1,6 @@
 """The paper as data: what each of its tables, ablations and figures runs.
 
-Published scores are in `phimu.studies.published`, under the same names of studies, tasks and methods.
+Published scores are in `phimu.studies.published`, under the same names of studies, tasks, methods.
 """
 
 from dataclasses import dataclass
@@ -145,7 +145,7 @@ _ALL = (
             Variant("brac", "brac", (), "BRAC"),
             Variant("cpc", "cpc", (), "CPC"),
             Variant("sac", "sac", (), "SAC"),
-            Variant("td3-bc", "td3-bc", (), "TD3+BC"),
+            Variant("td3-bc", "td3-bc", (), "TD3+BC (d3rlpy)"),
         ),
         "paper-d4rl",
         steps=1_000_000,  # the paper does not say; so did the code that it most likely grew from
