@@ -94,6 +94,7 @@ def test_bootstrap_repeats_and_has_no_spread_where_there_is_none() -> None:
     assert interval(np.arange(1001.0)) == pytest.approx((25.0, 975.0))
 
 
+@pytest.mark.slow  # rliable alone takes seconds to import
 def test_equal_to_rliable() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     venv = cache / "phimu" / rliable_differences.VENV

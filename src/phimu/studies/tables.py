@@ -89,6 +89,11 @@ TASK_TITLES = {
     "walker_mixed": "walker2d-medium-replay-v0",
     "phimu/FourRooms-v0": "four-room maze",
 }
+TASK_NOTES = {
+    "hopper_medium_expert": (
+        "D4RL's v0 file is the expert's data with medium-replay behind it, not with medium.",
+    ),
+}
 
 _MBBL = tuple(task for task in TASK_TITLES if task.startswith("mbbl/"))
 _DMC = tuple(task for task in TASK_TITLES if task.startswith("dmc/"))
