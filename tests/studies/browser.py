@@ -1,5 +1,6 @@
 """A headless Chromium, driven through its DevTools protocol; as much as the report's test needs."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -34,8 +35,10 @@ class Browser:
         )
         self.events: list[dict[str, Any]] = []
         self._sent = 0
+        self._connection = contextlib.ExitStack()
         try:
-            self._socket = connect(_page_address(profile), max_size=2**26, open_timeout=60)
+            opened = connect(_page_address(profile), max_size=2**26, open_timeout=60)
+            self._socket = self._connection.enter_context(opened)
             for domain in ("Page", "Runtime", "Log", "Network"):
                 self.call(f"{domain}.enable")
         except BaseException:
@@ -94,8 +97,11 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def close(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        try:
+            self._connection.close()
+        finally:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 def _page_address(profile: Path) -> str:

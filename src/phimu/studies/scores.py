@@ -110,11 +110,11 @@ def gather(paths: Sequence[Path]) -> list[Result]:
 
 def _result(path: Path) -> Result:
     config = read_config(path)
-    started = sessions(path) if (path / MANIFEST).is_file() else [{}]
     metrics = RunDirectory(path).metrics
     rows = read_metrics(metrics) if metrics.is_file() else []
     maze = _maze_scores(path)
     try:
+        started = sessions(path) if (path / MANIFEST).is_file() else [{}]
         dataset: Any = config.get("dataset")
         offline = dataset is not None
         curve = _curve(rows)
