@@ -81,6 +81,8 @@ def test_numbers_are_written_alike_everywhere() -> None:
 def test_the_page_has_what_was_run_and_needs_nothing_else(runs: Path, tmp_path: Path) -> None:
     text = page(gather([runs]), tmp_path / "report.html")
     elements = Elements(text)
+    pictures = [found for name, found in elements.found if name == "img"]
+    assert len(pictures) == 1  # in the maze's section, not once more in the run's
     assert not elements.attributes("src") - {
         f"data:{kind};base64,{base64.b64encode(content).decode()}"
         for kind, content in (("image/png", b"a picture"), ("video/mp4", b"a film"))
