@@ -23,6 +23,7 @@ from phimu.training.run_directory import (
     CONFIG,
     MANIFEST,
     RunDirectory,
+    config_hash,
     read_config,
     sessions,
     to_json,
@@ -109,9 +110,9 @@ def gather(paths: Sequence[Path]) -> list[Result]:
     found = {run.resolve(): run for path in paths for run in runs_below(Path(path))}
     if not found:
         raise InputError("There is no run to read: name at least one run directory.")
-    furthest: dict[tuple[Any, ...], Result] = {}
-    for result in map(_result, found.values()):
-        identity = result.task, result.agent, result.label, result.seed, result.made_anew
+    furthest: dict[str, Result] = {}
+    for run in found.values():
+        result, identity = _result(run), config_hash(read_config(run))
         other = furthest.get(identity)
         if other is None or result.done > other.done:
             furthest[identity] = result

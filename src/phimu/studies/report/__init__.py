@@ -88,7 +88,7 @@ def _sections(
 
 
 def _summary(results: Sequence[Result]) -> str:
-    """`16 runs of 4 agents on 3 tasks, hours not recorded.`"""
+    """`16 runs of 4 agents on 3 tasks; hours: 12.5.`"""
     agents, tasks = ({getattr(run, name) for run in results} for name in ("agent", "task"))
     time = hours([run.hours for run in results])
     unfinished = sum(not run.finished for run in results)

@@ -36,7 +36,6 @@ def _curves(results: Sequence[Result]) -> list[dict[str, Any]]:
             {
                 "task": first.task,
                 "title": title(first.task),
-                "measure": "D4RL's score" if first.metric == "score" else "return",
                 "clock": "updates" if first.offline else "steps",
                 "series": [],
                 "published": _final_scores(first.task),
