@@ -19,6 +19,7 @@ COMMANDS = {
     "train": Command("train", "main", "train an agent; the same command again resumes it"),
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
     "plot": Command("pictures", "plot", "draw the learning curves of runs"),
+    "report": Command("report", "main", "one page of runs beside what was published"),
     "heatmap": Command("pictures", "heatmap", "draw and score a maze run's learned transition"),
     "data": Command("data", "main", "logged transitions: check them, say what they hold"),
     "tasks": Command("tasks", "main", "list tasks with sizes and published scores, or draw them"),
@@ -36,6 +37,7 @@ Examples:
   phimu data show hopper_medium.hdf5
   phimu train d4rl:hopper_medium.hdf5 --agent ctrl-lcb --steps 100000
   phimu plot runs/gymnasium/Pendulum-v1 --out curves.png
+  phimu report runs -o report.html
 
 `phimu COMMAND --help` explains a command; for train it lists every setting with its default."""
 

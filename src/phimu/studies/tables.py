@@ -1,0 +1,209 @@
+"""The paper as data: what each of its tables, ablations and figures runs.
+
+Published scores are in `phimu.studies.published`, under the same names of studies, tasks, methods.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+WINDOW = 10_000  # environment steps, or updates, before the end that a score is the mean of
+
+Metric = Literal["return", "score", "total_variation_free"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a study: an agent, and how it differs from its preset."""
+
+    label: str
+    agent: str
+    """As `phimu train --agent` names it."""
+    settings: tuple[tuple[str, str | int | float], ...] = ()
+    """Fields of the agent's settings and what they are set to."""
+    published_method: str | None = None
+    """What the paper calls it, or a peer's table; None if nobody printed it."""
+    preset: str | None = None
+    """If another than the study's."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The settings as `phimu train` takes them, such as ("--bonus-scale", "5.0")."""
+        return tuple(
+            word
+            for name, value in self.settings
+            for word in (f"--{name.replace('_', '-')}", str(value))
+        )
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table, an ablation or a figure: every variant on every task with every seed."""
+
+    name: str
+    title: str
+    tasks: tuple[str, ...]
+    """Gymnasium ids; of logged data the names of D4RL's files, without .hdf5."""
+    variants: tuple[Variant, ...]
+    preset: str
+    """With the paper's hyperparameters; any other of `phimu agents` can be asked for."""
+    steps: int = 200_000
+    """Environment steps; of logged data, updates of the policy."""
+    seeds: int = 4
+    metric: Metric = "return"
+    """The mean return, or D4RL's score, of the evaluations within WINDOW of the end. The last kind
+    is of the maze, from the scores.json that `phimu heatmap RUN` writes; there less is better."""
+    options: tuple[str, ...] = ()
+    """Of the task, as `phimu train --option` takes them."""
+
+    @property
+    def offline(self) -> bool:
+        return self.metric == "score"
+
+
+# What the paper calls each task.
+TASK_TITLES = {
+    "mbbl/HalfCheetah-v0": "HalfCheetah",
+    "mbbl/Reacher-v0": "Reacher",
+    "mbbl/HumanoidET-v0": "Humanoid-ET",
+    "mbbl/Pendulum-v0": "Pendulum",
+    "mbbl/IPendulum-v0": "I-Pendulum",
+    "mbbl/AntET-v0": "Ant-ET",
+    "mbbl/HopperET-v0": "Hopper-ET",
+    "mbbl/SHumanoidET-v0": "S-Humanoid-ET",
+    "mbbl/CartPole-v0": "CartPole",
+    "mbbl/WalkerET-v0": "Walker-ET",
+    "dmc/cheetah-run-v0": "cheetah_run",
+    "dmc/cheetah-run-sparse-v0": "cheetah_run_sparse",
+    "dmc/walker-run-v0": "walker_run",
+    "dmc/walker-run-sparse-v0": "walker_run_sparse",
+    "dmc/humanoid-run-v0": "humanoid_run",
+    "dmc/hopper-hop-v0": "hopper_hop",
+    "halfcheetah_medium": "halfcheetah-medium-v0",
+    "hopper_medium": "hopper-medium-v0",
+    "walker2d_medium": "walker2d-medium-v0",
+    "halfcheetah_medium_expert": "halfcheetah-medium-expert-v0",
+    "hopper_medium_expert": "hopper-medium-expert-v0",
+    "walker2d_medium_expert": "walker2d-medium-expert-v0",
+    "halfcheetah_mixed": "halfcheetah-medium-replay-v0",
+    "hopper_mixed": "hopper-medium-replay-v0",
+    "walker_mixed": "walker2d-medium-replay-v0",
+    "phimu/FourRooms-v0": "four-room maze",
+}
+TASK_NOTES = {
+    "hopper_medium_expert": (
+        "D4RL's v0 file is the expert's data with medium-replay behind it, not with medium.",
+    ),
+}
+
+_MBBL = tuple(task for task in TASK_TITLES if task.startswith("mbbl/"))
+_DMC = tuple(task for task in TASK_TITLES if task.startswith("dmc/"))
+_D4RL = tuple(task for task in TASK_TITLES if "/" not in task)
+_CHEETAH, _WALKER, _HOPPER = "dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/hopper-hop-v0"
+_WALKER_SPARSE = "dmc/walker-run-sparse-v0"
+_UCB_M = "CTRL-UCBM (2-layer)"
+
+
+def _ablation(
+    name: str,
+    title: str,
+    tasks: tuple[str, ...],
+    setting: str,
+    values: dict[str | int | float, str],
+) -> Study:
+    """CTRL-UCBM with one setting at several values, each beside what the paper calls it."""
+    variants = tuple(
+        Variant(f"{setting} {value}", "ctrl-ucb-m", ((setting, value),), f"CTRL-UCBM ({printed})")
+        for value, printed in values.items()
+    )
+    return Study(f"ablation-{name}", title, tasks, variants, "paper-dmc")
+
+
+_ALL = (
+    Study(
+        "table1",
+        "Table 1: MuJoCo tasks as in MBBL",
+        _MBBL,
+        (
+            Variant("ctrl-ucb-m", "ctrl-ucb-m", (), _UCB_M),
+            Variant("ctrl-ucb-l", "ctrl-ucb-l", (), "CTRL-UCBL"),
+            Variant("sac", "sac", (), "SAC (3-layer)"),
+        ),
+        "paper-mujoco",
+    ),
+    Study(
+        "table2",
+        "Table 2: DeepMind Control Suite",
+        _DMC,
+        (
+            Variant("ctrl-ucb-m", "ctrl-ucb-m", (), _UCB_M),
+            Variant("sac", "sac", (), "SAC (3-layer)"),
+            Variant("sac, two layers", "sac", (("critic", "two_layer"),), "SAC (2-layer)"),
+        ),
+        "paper-dmc",
+    ),
+    Study(
+        "table3",
+        "Table 3: D4RL, normalised scores",
+        _D4RL,
+        (
+            Variant("ctrl-lcb", "ctrl-lcb", (), "CTRL-LCB"),
+            Variant("brac", "brac", (), "BRAC"),
+            Variant("cpc", "cpc", (), "CPC"),
+            Variant("sac", "sac", (), "SAC"),
+            Variant("td3-bc", "td3-bc", (), "TD3+BC (d3rlpy)"),
+        ),
+        "paper-d4rl",
+        steps=1_000_000,  # the paper does not say; so did the code that it most likely grew from
+        metric="score",
+    ),
+    _ablation(
+        "bonus",
+        "Ablation: the bonus",
+        (_CHEETAH, _WALKER, _WALKER_SPARSE),
+        "bonus_scale",
+        {0.0: "alpha=0", 1.0: "alpha=1", 5.0: "alpha=5"},
+    ),
+    _ablation(
+        "feature-dim",
+        "Ablation: the dimension of phi",
+        (_CHEETAH, _WALKER, _HOPPER),
+        "feature_dim",
+        {256: "h=256", 512: "h=512", 1024: "h=1024"},
+    ),
+    _ablation(
+        "loss",
+        "Ablation: binary against ranking loss",
+        (_CHEETAH, _WALKER, _HOPPER),
+        "loss",
+        {"binary": "classify", "ranking": "rank"},
+    ),
+    _ablation(
+        "sampling",
+        "Ablation: uniformly random actions among the policy's",
+        (_CHEETAH, _WALKER, _WALKER_SPARSE),
+        "uniform_mix",
+        {0.0: "epsilon=0", 0.01: "epsilon=0.01", 0.05: "epsilon=0.05"},
+    ),
+    Study(
+        "maze",
+        "Figure 1: the learned transition of the four-room maze",
+        ("phimu/FourRooms-v0",),
+        (
+            Variant("linear ratio", "ctrl-ucb-l"),
+            Variant("linear ratio, no bonus", "ctrl-ucb-l", (("bonus_scale", 0.0),)),
+            Variant("linear ratio, binary loss", "ctrl-ucb-l", (("loss", "binary"),)),
+            Variant("exponential ratio", "ctrl-ucb-m", preset="maze-exponential"),
+            Variant(
+                "exponential ratio, binary loss",
+                "ctrl-ucb-m",
+                (("loss", "binary"),),
+                preset="maze-exponential",
+            ),
+        ),
+        "maze",
+        steps=300_000,
+        metric="total_variation_free",
+        options=("random_start=true",),
+    ),
+)
+STUDIES = {study.name: study for study in _ALL}
