@@ -104,6 +104,21 @@ def test_density_integrates_to_one():
     np.testing.assert_allclose(np.trapezoid(np.exp(density), grid[:, 0]), 1.0, atol=5e-3)
 
 
+def test_no_gaussian_is_narrower_than_it_may_be():
+    """Data that is always the same action would narrow them without end."""
+    settings = BehaviourCloning(
+        behaviour_sizes=(4,), behaviour_entropy=-100.0, behaviour_least_log_std=-1.0
+    )
+    state, update = settings.init(SPEC, jax.random.PRNGKey(0)), jax.jit(settings.update)
+    observation, _ = batch_of()
+    for step in range(2_000):
+        state, metrics = update(state, observation, np.full((B, 2), 0.3), jax.random.PRNGKey(step))
+    log_std = state.policy(observation)[2]
+    assert log_std.min() >= -1.0
+    sharpest = scipy.stats.norm.logpdf(0, scale=np.exp(-1)) - np.log(1 - 0.3**2)
+    assert float(metrics["behaviour_log_density"]) == pytest.approx(2 * sharpest, abs=0.05)
+
+
 def test_step_is_the_gradient_of_the_entropy_regularised_likelihood(start, slopes):
     (observation, action), key = batch_of(), jax.random.PRNGKey(5)
     state = start._replace(log_entropy_weight=jnp.log(0.3))

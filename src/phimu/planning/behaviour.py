@@ -27,22 +27,30 @@ class Mixture(eqx.Module):
 
     network: MLP
     components: int = eqx.field(static=True)
+    least_log_std: float = eqx.field(static=True)
 
-    def __init__(self, spec: Spec, sizes: Sequence[int], components: int, key: jax.Array):
+    def __init__(
+        self,
+        spec: Spec,
+        sizes: Sequence[int],
+        components: int,
+        key: jax.Array,
+        least_log_std: float = LOG_STD_RANGE[0],
+    ):
         widths = (spec.observation_dim, *sizes, 3 * spec.action_dim * components)
         self.network = MLP(widths, key, "relu")
-        self.components = components
+        self.components, self.least_log_std = components, least_log_std
 
     def __call__(self, observation: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Log weights, means and log standard deviations, each [..., action_dim, components].
 
-        The log standard deviations have the bounds of the actor's; the published code has -20
-        for the lower one, with which a dimension that is constant in a set has no finite density.
+        The published code has -20 as the lower bound of the last, with which a dimension that is
+        constant in a set has no finite density.
         """
         out = self.network(observation)
         out = out.reshape(*out.shape[:-1], 3, -1, self.components)
         logits, mean, raw = (out[..., part, :, :] for part in range(3))
-        low, high = LOG_STD_RANGE
+        low, high = self.least_log_std, LOG_STD_RANGE[1]
         log_std = low + 0.5 * (high - low) * (jnp.tanh(raw) + 1.0)
         return jax.nn.log_softmax(logits), mean, log_std
 
@@ -109,12 +117,21 @@ class BehaviourCloning:
     behaviour_learning_rate: float = 1e-3
     """Adam's step; a tenth of it after 90 % of the updates, a hundredth after 95 %."""
     behaviour_entropy: float | None = None
-    """Entropy the clone is held at; by default minus the number of action dimensions."""
+    """Entropy the clone is held at; by default minus the number of action dimensions. A bound
+    that it never reaches, such as -100, leaves it to the data: see docs/lab-notes.md."""
+    behaviour_least_log_std: float = LOG_STD_RANGE[0]
+    """How narrow a Gaussian of the clone may be, before the tanh. Narrow ones, from data that is
+    nearly deterministic, hold a policy that is not quite there with a force beyond measure."""
 
     def __post_init__(self) -> None:
         for name in ("behaviour_updates", "behaviour_components"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: give at least 1.")
+        if self.behaviour_least_log_std >= LOG_STD_RANGE[1]:
+            raise InputError(
+                f"behaviour_least_log_std is {self.behaviour_least_log_std}: give less than "
+                f"{LOG_STD_RANGE[1]:g}, {LOG_STD_RANGE[0]:g} as a rule."
+            )
 
     def optimiser(self) -> optax.GradientTransformation:
         """One for the policy and one for the entropy weight."""
@@ -127,7 +144,13 @@ class BehaviourCloning:
         return optax.adam(rate)
 
     def init(self, spec: Spec, key: jax.Array) -> Behaviour:
-        policy = Mixture(spec, self.behaviour_sizes, self.behaviour_components, key)
+        policy = Mixture(
+            spec,
+            self.behaviour_sizes,
+            self.behaviour_components,
+            key,
+            self.behaviour_least_log_std,
+        )
         log_weight = jnp.zeros(())
         optimiser = self.optimiser()
         return Behaviour(policy, log_weight, optimiser.init(policy), optimiser.init(log_weight))
