@@ -120,16 +120,26 @@ _PAPER: dict[str, OfflineSettings] = {
     "sac": Sac(replace(_ON_PAIRS, behaviour_weight=0.0)),
 }
 
+NOT_HELD = -100.0  # an entropy that is never reached
+
 _SMALL_PLANNER = replace(
     _PAPER_PLANNER,
     critic_width=256,
     planner_layer_norm=True,
     entropy_in_target=False,
+    target_entropy=NOT_HELD,  # the KL divergence brings the clone's
     value_scale=10.0,
 )
-_SMALL_BEHAVIOUR = BehaviourCloning(behaviour_updates=20_000)
+_SMALL_BEHAVIOUR = BehaviourCloning(
+    behaviour_updates=20_000, behaviour_entropy=NOT_HELD, behaviour_least_log_std=-1.6
+)
 _SMALL_ON_PAIRS = replace(_SMALL_PLANNER, critic="three_layer")
-_SMALL_BRAC = Brac(behaviour=_SMALL_BEHAVIOUR, planner=_SMALL_ON_PAIRS, normalise_observations=True)
+_SMALL_BRAC = Brac(
+    behaviour=_SMALL_BEHAVIOUR,
+    planner=_SMALL_ON_PAIRS,
+    divergence="kl_primal",
+    normalise_observations=True,
+)
 _SMALL: dict[str, OfflineSettings] = {
     "ctrl-lcb": CtrlLcb(
         representation=CTRL["small"].representation,
@@ -138,6 +148,7 @@ _SMALL: dict[str, OfflineSettings] = {
         behaviour=_SMALL_BEHAVIOUR,
         planner=_SMALL_PLANNER,
         representation_updates=20_000,
+        divergence="kl_primal",
         normalise_observations=True,
         raw_beside_phi=True,
         penalty_features=1_024,
@@ -146,7 +157,13 @@ _SMALL: dict[str, OfflineSettings] = {
     "cpc": Cpc(PredictiveCoding(representation_updates=20_000), _SMALL_BRAC),
     "td3-bc": Td3Bc(),
     "sac": Sac(
-        replace(_SMALL_ON_PAIRS, behaviour_weight=0.0, value_scale=None, entropy_in_target=True),
+        replace(
+            _SMALL_ON_PAIRS,
+            behaviour_weight=0.0,
+            value_scale=None,
+            entropy_in_target=True,
+            target_entropy=None,
+        ),
         normalise_observations=True,
     ),
 }
