@@ -12,9 +12,9 @@ from phimu.studies.theory.consistency import CLASSES, CONTRASTS, Row
 
 CLOSE = 0.01  # total variation, below which two estimates count as one
 TITLES = {
-    "linear": "linear, phi and mu learned: Z = 1",
-    "exponential / Z": "exponential / Z, phi known: Z = 1",
-    "exponential": "exponential, phi known: Z varies",
+    "linear": "Linear, phi and mu learned, Z = 1",
+    "exponential / Z": "Exponential / Z, phi known, Z = 1",
+    "exponential": "Exponential, phi known, Z varies",
 }
 
 
@@ -37,7 +37,7 @@ def reading(rows: Sequence[Row]) -> str:
     ]
     for models in CLASSES:
         both = "; ".join(_clause(rows, models, loss) for loss in CONTRASTS)
-        parts.append(f"{TITLES[models].capitalize()}. {both}.")
+        parts.append(f"{TITLES[models]}: {both}.")
     steepest = max(row.gradient for row in rows)
     parts.append(f"No search ended with a gradient above {steepest:.1g}.")
     return " ".join(parts)
