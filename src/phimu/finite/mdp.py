@@ -1,0 +1,114 @@
+"""A finite linear MDP, and the conditions of sections 2.1 and 4.1 as numbers.
+
+P(s'|s,a) = sum_i phi_i(s,a) mu_i(s') p(s'): section 4.1, with a base measure p under mu.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.types import Array
+
+
+class FiniteMDP(NamedTuple):
+    """All that there is to know. A pytree: `stack` gives every array a leading axis of seeds."""
+
+    transition: Array  # P(s'|s,a) [S, A, S]
+    reward: Array  # r(s,a) in [0, 1]: [S, A]
+    start: Array  # distribution of the first observation [S]
+    discount: Array  # below 1: []
+    base_measure: Array  # p(s') > 0, the noise of the contrastive losses too: [S]
+    phi: Array  # [S, A, d]
+    mu: Array  # [S, d]
+
+
+def make(
+    phi: np.ndarray,
+    mu: np.ndarray,
+    base_measure: np.ndarray,
+    reward: np.ndarray,
+    start: np.ndarray,
+    discount: float,
+) -> FiniteMDP:
+    """The MDP of these factors, in float64; refused if they do not make one."""
+    phi, mu, base_measure, reward, start = (
+        np.asarray(array, np.float64) for array in (phi, mu, base_measure, reward, start)
+    )
+    transition = transition_of(phi, mu, base_measure)
+    mdp = FiniteMDP(transition, reward, start, np.float64(discount), base_measure, phi, mu)
+    if not 0 <= discount < 1:
+        raise InputError(f"discount is {discount}: give a number from 0 to below 1.")
+    if mdp.reward.min() < 0 or mdp.reward.max() > 1:
+        raise InputError("reward lies outside [0, 1]: scale it, the theorems count on it.")
+    if mdp.base_measure.min() <= 0 or abs(mdp.base_measure.sum() - 1) > 1e-9:
+        raise InputError("base_measure must be positive everywhere and sum to 1.")
+    if mdp.start.min() < 0 or abs(mdp.start.sum() - 1) > 1e-9:
+        raise InputError("start must be a distribution: not negative, with sum 1.")
+    if mdp.transition.min() < 0 or row_error(mdp) > 1e-9:
+        raise InputError("phi and mu give no distribution of s' for some (s, a): normalise them.")
+    return mdp
+
+
+def transition_of(phi: Array, mu: Array, base_measure: Array) -> Array:
+    """<phi, p mu> for every (s, a, s'): [S, A, S]."""
+    return phi @ (mu * base_measure[:, None]).T
+
+
+def stack(mdps: Sequence[FiniteMDP]) -> FiniteMDP:
+    """MDPs of one size as one, for jax.vmap."""
+    return jax.tree.map(lambda *arrays: np.stack(arrays), *mdps)
+
+
+def row_error(mdp: FiniteMDP) -> float:
+    """How far the rows of P are from summing to one."""
+    return float(np.abs(mdp.transition.sum(axis=2) - 1).max())
+
+
+def factorisation_error(mdp: FiniteMDP) -> float:
+    """max |P - <phi, p mu>|."""
+    return float(np.abs(mdp.transition - transition_of(mdp.phi, mdp.mu, mdp.base_measure)).max())
+
+
+def marginal_error(mdp: FiniteMDP) -> float:
+    """max |int phi' mu p - 1| over (s, a): what section 4.2's regulariser holds at zero."""
+    return float(np.abs(mdp.phi @ (mdp.base_measure @ mdp.mu) - 1).max())
+
+
+def phi_norm(mdp: FiniteMDP) -> float:
+    """max |phi(s, a)|; the assumption wants at most 1."""
+    return float(np.linalg.norm(mdp.phi, axis=2).max())
+
+
+def reward_weights(mdp: FiniteMDP) -> tuple[np.ndarray, float]:
+    """The shortest theta with r = <phi, theta> as closely as can be, and max |r - <phi, theta>|.
+
+    The assumption wants no error and |theta| at most sqrt(d).
+    """
+    return linear_fit(mdp, mdp.reward)
+
+
+def mu_norm(mdp: FiniteMDP) -> float:
+    """|int |mu| p|, which bounds |int mu p g| for every |g| <= 1; at most sqrt(d) is wanted.
+
+    Equal to the largest of these where mu is not negative (g = 1), as in all our models. Where mu
+    has both signs the largest is a search over 2^S functions g, which is section 3.1's point.
+    """
+    return float(np.linalg.norm(mdp.base_measure @ np.abs(mdp.mu)))
+
+
+def mu_norm_bound(mdp: FiniteMDP) -> float:
+    """sqrt(E_p |mu|^2): section 4.1's bound by Jensen, which can be estimated from samples."""
+    return float(np.sqrt(mdp.base_measure @ (mdp.mu**2).sum(axis=1)))
+
+
+def linear_fit(mdp: FiniteMDP, values: np.ndarray) -> tuple[np.ndarray, float]:
+    """w with `values` [S, A] = <phi, w> in the least squares, and the largest error.
+
+    Of the Q of any policy the error is zero in a linear MDP.
+    """
+    rows = mdp.phi.reshape(-1, mdp.phi.shape[2])
+    weights = np.linalg.lstsq(rows, values.reshape(-1))[0]
+    return weights, float(np.abs(rows @ weights - values.reshape(-1)).max())

@@ -1,0 +1,135 @@
+"""Finite linear MDPs to learn on, each with its exact phi and mu. The base measure is uniform.
+
+All but the tabular ones move through `feature_dim` distributions of s': phi(s, a) is a point of the
+simplex that says with which weights, mu_i p is the i-th of them, and r = <phi, theta> is paid for
+where an action leads. So Q is linear in phi for every policy.
+"""
+
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.finite.mdp import FiniteMDP, make
+
+
+def tabular(
+    transition: np.ndarray, reward: np.ndarray, start: np.ndarray, discount: float
+) -> FiniteMDP:
+    """Any finite MDP, as in section 4.1: phi = e_(s,a), mu_(s,a)(s') = S P(s'|s,a), d = S A."""
+    observations, actions, _ = transition.shape
+    phi = np.eye(observations * actions).reshape(observations, actions, -1)
+    mu = observations * transition.reshape(-1, observations).T
+    return make(phi, mu, uniform(observations), reward, start, discount)
+
+
+def river_swim(length: int = 6, discount: float = 0.95) -> FiniteMDP:
+    """Swim right against the current to a reward of 1, or drift left to one of 0.005.
+
+    Action 0 goes left, always; action 1 right, sometimes. The numbers are those of Osband et al.
+    (2013), who cite Strehl and Littman (2008).
+    """
+    if length < 2:
+        raise InputError(f"length is {length}: a river has at least 2 places.")
+    transition, reward = np.zeros((length, 2, length)), np.zeros((length, 2))
+    for place in range(length):
+        transition[place, 0, max(place - 1, 0)] = 1
+        if 0 < place < length - 1:
+            transition[place, 1, place - 1 : place + 2] = 0.05, 0.6, 0.35
+    transition[0, 1, :2] = 0.4, 0.6
+    transition[-1, 1, -2:] = 0.4, 0.6
+    reward[0, 0], reward[-1, 1] = 0.005, 1
+    return tabular(transition, reward, np.eye(length)[0], discount)
+
+
+def random_low_rank(
+    observations: int, actions: int, feature_dim: int, discount: float = 0.9, seed: int = 0
+) -> FiniteMDP:
+    """phi and the distributions mu_i p are uniform on their simplices, theta on the cube."""
+    _refuse_nothing(observations=observations, actions=actions, feature_dim=feature_dim)
+    rng = np.random.default_rng(seed)
+    phi = rng.dirichlet(np.ones(feature_dim), (observations, actions))
+    emission = rng.dirichlet(np.ones(observations), feature_dim)
+    theta = rng.uniform(size=feature_dim)
+    return through_latents(phi, emission, theta, uniform(observations), discount)
+
+
+def block_mdp(
+    latents: int, actions: int, per_latent: int, discount: float = 0.9, seed: int = 0
+) -> FiniteMDP:
+    """A random MDP of latent states, each seen as one of `per_latent` observations of its own.
+
+    phi(s, a) is the distribution of the next latent state and mu_z p how z is seen, so d = latents.
+    """
+    _refuse_nothing(latents=latents, actions=actions, per_latent=per_latent)
+    rng = np.random.default_rng(seed)
+    moves = rng.dirichlet(np.ones(latents), (latents, actions))
+    emission = np.kron(np.eye(latents), np.ones(per_latent))
+    emission[emission > 0] = rng.dirichlet(np.ones(per_latent), latents).reshape(-1)
+    theta = rng.uniform(size=latents)
+    phi = np.repeat(moves, per_latent, axis=0)
+    return through_latents(phi, emission, theta, emission[0], discount)
+
+
+def combination_lock(
+    horizon: int,
+    actions: int,
+    per_latent: int = 1,
+    discount: float = 0.9,
+    noise: float = 0.0,
+    decoy: float = 0.0,
+    seed: int = 0,
+) -> FiniteMDP:
+    """The lock of FLAMBE, Rep-UCB and BRIEE: one of `actions`^horizon sequences opens it.
+
+    A level has two good latent states and a bad one. In each good one a single action, drawn with
+    `seed`, leads on to the good two of the next level, to either by chance; all others lead to
+    the bad one, and that only to the next bad one. The good action of the last level is paid 1 and
+    leads to a goal, which leads, as all else there does, to an end without reward that is never
+    left; it stands for the end of an episode. Each latent state is seen as one of `per_latent`
+    observations; with probability `noise` any of its level's is seen, and the walk goes on from
+    what is seen. `decoy` is paid for the wrong action of the first level.
+
+    d = 2 horizon: the good two are always entered together, so they share a component of phi.
+    """
+    _refuse_nothing(horizon=horizon, actions=actions, per_latent=per_latent)
+    if not 0 <= noise <= 1 or not 0 <= decoy <= 1:
+        raise InputError(f"noise is {noise} and decoy is {decoy}: give numbers from 0 to 1.")
+    opens = np.random.default_rng(seed).integers(actions, size=(horizon, 2, 1))
+    # Behind level h lies component 2 h if the action was right, 2 h + 1 if it was wrong. Behind the
+    # last these are the goal and the end.
+    leads_to = np.full((3 * horizon + 2, actions), 2 * horizon - 1)
+    seen = np.zeros((2 * horizon, 3 * horizon + 2))
+    for level in range(horizon):
+        leads_to[3 * level : 3 * level + 2] = 2 * level + (np.arange(actions) != opens[level])
+        leads_to[3 * level + 2] = 2 * level + 1
+    for level in range(1, horizon):
+        own = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+        seen[2 * level - 2 : 2 * level, 3 * level : 3 * level + 3] = (1 - noise) * own + noise / 3
+    seen[-2:, -2:] = np.eye(2)
+    theta = np.zeros(2 * horizon)
+    theta[1], theta[-2] = decoy, 1
+    theta[-1] = 0  # after a single level the wrong action leads to the end, which pays nothing
+    return through_latents(
+        np.repeat(np.eye(2 * horizon)[leads_to], per_latent, axis=0),
+        np.kron(seen, uniform(per_latent)),
+        theta,
+        np.kron(np.eye(3 * horizon + 2)[:2].mean(axis=0), uniform(per_latent)),
+        discount,
+    )
+
+
+def through_latents(
+    phi: np.ndarray, emission: np.ndarray, theta: np.ndarray, start: np.ndarray, discount: float
+) -> FiniteMDP:
+    """phi [S, A, d] on the simplex mixes the distributions `emission` [d, S]; r = <phi, theta>."""
+    base_measure = uniform(emission.shape[1])
+    return make(phi, (emission / base_measure).T, base_measure, phi @ theta, start, discount)
+
+
+def uniform(size: int) -> np.ndarray:
+    return np.full(size, 1 / size)
+
+
+def _refuse_nothing(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise InputError(f"{name} is {size}: give at least 1.")
