@@ -234,26 +234,35 @@ def filled(step):
     replay.added = step
     return replay
 
-def save_for_ever(saved):
+def save_for_ever(saved, pipe):
     step, last = saved.step if saved else 0, saved and checkpoint.Saved(saved.step, saved.segments)
     while True:
         step += 900
         arrays = {"x": np.full(200_000, step, np.float32)}
         last = checkpoint.save(directory, step, arrays, {"at": step}, filled(step), last)
+        os.write(pipe, b".")
 
 def said(text):
     raise SystemExit(f"damaged: {text}")
 
 random.seed(0)
-saves, last = 0, 0
+saves, last, each = 0, 0, 0.05
 for kill in range(kills):
     saved = checkpoint.load(directory, said) if directory.exists() else None
+    heard, pipe = os.pipe()
     child = os.fork()
     if child == 0:
-        save_for_ever(saved)
-    time.sleep(random.uniform(0.0, 0.15))
+        save_for_ever(saved, pipe)
+    # In the midst of the first, second or third save, however long they take on this machine.
+    began, whole = time.monotonic(), random.randint(0, 2)
+    for _ in range(whole):
+        os.read(heard, 1)
+    each = (time.monotonic() - began) / whole if whole else each
+    time.sleep(random.uniform(0.0, each))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    os.close(heard)
+    os.close(pipe)
     saved = checkpoint.load(directory, said) if directory.exists() else None
     if saved:
         assert saved.step >= last and saved.facts == {"at": saved.step}
