@@ -198,6 +198,8 @@ def test_run_directory_has_the_documented_layout(trained: dict[str, Path]) -> No
     }
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["versions"]["jax"]
+    assert manifest["steps"] == 60
+    assert manifest["seconds"] > 0
     saved = sorted(path.name for path in (run / "checkpoint").iterdir())
     assert saved == ["replay", "step-000000040", "step-000000060"]
     segments = sorted(path.name[:24] for path in (run / "checkpoint" / "replay").iterdir())

@@ -7,6 +7,7 @@ import pytest
 from phimu.errors import InputError
 from phimu.training import run_directory
 from phimu.training.run_directory import (
+    add_facts,
     code_revision,
     config_hash,
     differences,
@@ -14,6 +15,7 @@ from phimu.training.run_directory import (
     open_run,
     read_config,
     run_path,
+    sessions,
     to_json,
 )
 
@@ -98,6 +100,18 @@ def test_new_run_records_how_it_was_made(tmp_path: Path) -> None:
     assert {"created", "platform", "cpu_count", "revision"} <= manifest.keys()
     assert manifest["sessions"] == []
     assert run.metrics.parent == run.checkpoints.parent == run.path
+
+
+def test_facts_are_added_to_the_latest_session(tmp_path: Path) -> None:
+    run = open_run(tmp_path, {}, ["first"])
+    add_facts(run.path, {"seconds": 1.0})
+    open_run(tmp_path, {}, ["second"])
+    for seconds in (2.0, 3.0):
+        add_facts(run.path, {"seconds": seconds})
+    assert [(each["command"], each["seconds"]) for each in sessions(run.path)] == [
+        (["first"], 1.0),
+        (["second"], 3.0),
+    ]
 
 
 def test_resume_appends_a_session_and_keeps_the_rest(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -20,8 +21,10 @@ from phimu.studies.live_table import LiveTable
 from phimu.studies.local import Process
 from phimu.studies.plan import Resolve, Run, expand, find_study, narrow
 from phimu.studies.runner import Job, Start, carry_out
-from phimu.studies.tables import STUDIES, Study
-from phimu.training.progress import duration
+from phimu.studies.scores import gather
+from phimu.studies.statistics import mean_and_std
+from phimu.studies.tables import STUDIES, TASK_TITLES, Study
+from phimu.training.progress import duration, number
 from phimu.training.stopping import stop_requests
 from phimu.training.threads import cores
 
@@ -165,6 +168,10 @@ def _megabytes(size: float | None) -> str:
 
 def _report(study: Study, jobs: list[Job]) -> None:
     """The scores; then, if some runs failed, that they did."""
+    done = [job.run for job in jobs if job.status == "done"]
+    if done:
+        Console(width=200).print("", _scores(study, done))
+        print("Mean ± standard deviation over seeds; beside others: phimu report RUNS")
     failed = [job for job in jobs if job.status == "failed"]
     if failed:
         first = f"{failed[0].run.name}: {failed[0].why}"
@@ -172,3 +179,29 @@ def _report(study: Study, jobs: list[Job]) -> None:
             f"{len(failed)} of {len(jobs)} runs failed ({first}); "
             "once that is mended, the same command goes on with them."
         )
+
+
+def _scores(study: Study, done: list[Run]) -> Table:
+    """A row per task, a column per variant."""
+    results = {result.path.resolve(): result for result in gather([run.path for run in done])}
+    values: dict[tuple[str, str], list[float]] = {}
+    for run in done:
+        result = results[run.path.resolve()]
+        score = result.maze.get(study.metric) if run.heat_map else result.score
+        if score is not None:
+            values.setdefault((run.task, run.label), []).append(score)
+    table = Table(study.metric, box=None, pad_edge=False)
+    for variant in study.variants:
+        table.add_column(variant.label, justify="right")
+    for task in study.tasks:
+        cells = (values.get((task, variant.label)) for variant in study.variants)
+        table.add_row(TASK_TITLES.get(task, task), *map(_cell, cells))
+    return table
+
+
+def _cell(scores: list[float] | None) -> str:
+    if scores is None:
+        return "not run"
+    mean, std = mean_and_std(np.array(scores))
+    spread = "" if std is None else f" ± {number(std)}"
+    return f"{number(mean)}{spread} ({len(scores)})"

@@ -59,7 +59,7 @@ def curves_of_runs(runs: Sequence[Path]) -> list[tuple[str, list[Curve]]]:
 
 
 def _grouped(runs: Sequence[Path]) -> list[_Group]:
-    found = {run.resolve(): run for path in runs for run in _runs_below(Path(path))}
+    found = {run.resolve(): run for path in runs for run in runs_below(Path(path))}
     if not found:
         raise InputError("There is no run to read: name at least one run directory.")
     groups: dict[tuple[Path, str], _Group] = {}
@@ -76,7 +76,7 @@ def _grouped(runs: Sequence[Path]) -> list[_Group]:
     return list(groups.values())
 
 
-def _runs_below(path: Path) -> Iterator[Path]:
+def runs_below(path: Path) -> Iterator[Path]:
     """`path` itself if it is a run, otherwise every run below it, sorted by name."""
     none = True
     for directory, inner, files in os.walk(path):

@@ -1,6 +1,6 @@
 """The paper as data: what each of its tables, ablations and figures runs.
 
-Published scores are in `phimu.studies.published`, under the same names of studies, tasks and methods.
+Published scores are in `phimu.studies.published`, under the same names of studies, tasks, methods.
 """
 
 from dataclasses import dataclass
@@ -89,6 +89,11 @@ TASK_TITLES = {
     "walker_mixed": "walker2d-medium-replay-v0",
     "phimu/FourRooms-v0": "four-room maze",
 }
+TASK_NOTES = {
+    "hopper_medium_expert": (
+        "D4RL's v0 file is the expert's data with medium-replay behind it, not with medium.",
+    ),
+}
 
 _MBBL = tuple(task for task in TASK_TITLES if task.startswith("mbbl/"))
 _DMC = tuple(task for task in TASK_TITLES if task.startswith("dmc/"))
@@ -145,7 +150,7 @@ _ALL = (
             Variant("brac", "brac", (), "BRAC"),
             Variant("cpc", "cpc", (), "CPC"),
             Variant("sac", "sac", (), "SAC"),
-            Variant("td3-bc", "td3-bc", (), "TD3+BC"),
+            Variant("td3-bc", "td3-bc", (), "TD3+BC (d3rlpy)"),
         ),
         "paper-d4rl",
         steps=1_000_000,  # the paper does not say; so did the code that it most likely grew from

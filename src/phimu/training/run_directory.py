@@ -147,6 +147,14 @@ def open_run(
     return RunDirectory(path)
 
 
+def add_facts(path: Path, facts: dict[str, Any]) -> None:
+    """Put more into the manifest of the run at `path`, about its latest session."""
+    manifest = _read_json(path / MANIFEST)
+    latest = manifest["sessions"][-1] if manifest["sessions"] else manifest
+    latest |= facts
+    _write_json(path / MANIFEST, manifest)
+
+
 def sessions(path: Path) -> list[dict[str, Any]]:
     """How the run at `path` was made, and each time that it was taken up again."""
     manifest = _read_json(path / MANIFEST)

@@ -1,6 +1,7 @@
 """One `phimu train`: a run directory, a loop in it, its log, progress and checkpoints."""
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun
 from phimu.training.progress import Progress
 from phimu.training.run_config import RunConfig, load_config
-from phimu.training.run_directory import RunDirectory, open_run, sessions
+from phimu.training.run_directory import RunDirectory, add_facts, open_run, sessions
 from phimu.training.stopping import Stop, stop_requests
 from phimu.training.streams import EVALUATE, stream
 from phimu.training.threads import threads_in_use
@@ -114,8 +115,8 @@ def _carry_on(
     path = output.run_dir or config.path(output.runs, suite)
     with locked(path, _say):
         command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-        machine = {"threads": threads_in_use(), "devices": devices}
-        directory = open_run(path, config.to_json(), command, machine)
+        facts = {"threads": threads_in_use(), "devices": devices, "steps": steps}
+        directory = open_run(path, config.to_json(), command, facts)
         saved = checkpoint.load(directory.checkpoints, say=_say)
         if saved is not None:
             run.restore(saved, say=_say)
@@ -204,6 +205,7 @@ class _Session:
     progress: Progress
     stop: Stop
     shown: dict[str, Any] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
 
     def loop(self, due: bool) -> None:
         """To the last step; `due` says that the evaluation of the present step is still to do."""
@@ -271,6 +273,7 @@ class _Session:
     def _save(self, due: bool) -> None:
         self.log.sync()
         self.run.save(self.directory.checkpoints, evaluation_due=due)
+        add_facts(self.directory.path, {"seconds": round(time.monotonic() - self.began, 1)})
 
 
 def _wandb_options(

@@ -1,0 +1,44 @@
+"""`phimu report RUNS -o report.html`: what was run, beside what was published."""
+
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from phimu.cli.arguments import call
+from phimu.errors import InputError
+from phimu.studies.comparison import tables
+from phimu.studies.report import page
+from phimu.studies.report.text import write_text
+from phimu.studies.scores import gather
+from phimu.training.run_directory import write_atomically
+
+
+def main(arguments: list[str]) -> None:
+    call(_run, arguments, "phimu report")
+
+
+def _run(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
+    text: Path | None = None,
+) -> None:
+    """Make one page of all runs: tables beside the paper's and others' scores, curves, each run.
+
+    It opens from disk, without a network.
+
+    Args:
+        runs: run directories, or directories above them, such as results.
+        out: the page, a .html.
+        text: also write the tables into this directory, as Markdown and as CSV.
+    """
+    if out.suffix != ".html":
+        raise InputError(f"out is {out}: give a name that ends in .html.")
+    if not out.parent.is_dir():
+        raise InputError(f"There is no directory {out.parent} for the report: make it first.")
+    results = gather(runs)
+    write_atomically(out, page(results, out).encode())
+    print(out)
+    if text is not None:
+        for file in write_text(tables(results), text):
+            print(file)

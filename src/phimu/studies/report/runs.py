@@ -1,0 +1,236 @@
+"""What was run, and a section for each run."""
+
+import base64
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from phimu.studies.comparison import ours
+from phimu.studies.report.compared import scrolled
+from phimu.studies.report.markup import Html, tag
+from phimu.studies.report.numbers import NOT_RUN, hours, number, score, span, thousands
+from phimu.studies.scores import Result
+from phimu.studies.tables import TASK_TITLES
+from phimu.training.run_directory import RunDirectory
+
+INLINE = 2_000_000  # bytes; a larger film stays a file beside the page
+MAZE_SCORES = {
+    "total_variation_free": "total variation, free space",
+    "total_variation_beside_walls": "beside walls",
+    "mean_abs_log_z": "mean |log Z|",
+    "success_rate": "success rate",
+}
+
+
+def title(task: str) -> str:
+    return TASK_TITLES.get(task, task)
+
+
+def configurations(results: Sequence[Result]) -> list[list[Result]]:
+    """The runs of each configuration, by seed."""
+    groups: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.task, result.agent, result.label), []).append(result)
+    return [sorted(group, key=lambda run: run.seed) for group in groups.values()]
+
+
+def what_was_run(results: Sequence[Result], anchors: dict[str, str]) -> Html:
+    heads = ("task", "agent", "settings", "seeds", "steps", "score", "hours", "phimu")
+    numbers = ("steps", "score", "hours")
+    head = [
+        tag("th", name, scope="col", class_="number" if name in numbers else None) for name in heads
+    ]
+    return tag(
+        "section",
+        tag("h2", "What was run"),
+        tag("p", _machines(results), class_="lead"),
+        scrolled(
+            tag(
+                "table",
+                tag("thead", tag("tr", head)),
+                [_configuration(group, anchors) for group in configurations(results)],
+                class_="ran",
+            )
+        ),
+        id="runs",
+    )
+
+
+def _machines(results: Sequence[Result]) -> str:
+    """Platforms and versions, each once."""
+    machines: dict[str, None] = {}
+    for result in results:
+        first, last = result.sessions[0], result.sessions[-1]
+        versions = last.get("versions") or {}
+        named = [
+            f"{name} {versions[name]}" for name in ("python", "jax", "mujoco") if versions.get(name)
+        ]
+        cores = f"{first['cpu_count']} cores" if "cpu_count" in first else "cores not recorded"
+        machines[
+            ", ".join([str(first.get("platform", "platform not recorded")), cores, *named])
+        ] = None
+    return "On " + "; on ".join(machines) + "."
+
+
+def _configuration(group: Sequence[Result], anchors: dict[str, str]) -> Html:
+    first, done = group[0], [run.done for run in group]
+    scored = [run for run in group if run.score is not None]
+    links = [
+        [" " if index else None, tag("a", f"{run.seed}", href=f"#{anchors[str(run.path)]}")]
+        for index, run in enumerate(group)
+    ]
+    unfinished = sum(not run.finished for run in group)
+    late = tag("small", f"{unfinished} unfinished") if unfinished else None
+    facts = tag(
+        "tr",
+        tag("th", title(first.task), scope="row"),
+        tag("td", first.agent),
+        tag("td", first.label),
+        tag("td", links),
+        tag("td", span(min(done), max(done)), late, class_="number"),
+        tag("td", score(ours(scored)) if scored else _maze_score(group), class_="number"),
+        tag("td", hours([run.hours for run in group]), class_="number"),
+        tag("td", ", ".join(sorted({_revision(run) for run in group}))),
+    )
+    command = tag("tr", tag("td", tag("code", first.command), colspan=8), class_="command")
+    return tag("tbody", facts, command, data_task=first.task, data_agent=first.agent)
+
+
+def _maze_score(group: Sequence[Result]) -> str:
+    return "in the maze's table" if any(run.maze for run in group) else "no evaluation yet"
+
+
+def _revision(run: Result) -> str:
+    """`0.1.0 (8d39d91)`, with a plus sign if there were changes that are in no commit."""
+    last = run.sessions[-1]
+    version = (last.get("versions") or {}).get("phimu") or "?"
+    revision = last.get("revision") or {}
+    commit = str(revision.get("commit", ""))[:7]
+    return f"{version} ({commit}{'+' if revision.get('dirty') else ''})" if commit else str(version)
+
+
+def maze_section(results: Sequence[Result], anchors: dict[str, str]) -> Html:
+    """Scores of each configuration in the maze, and the heat maps that there are."""
+    groups = [group for group in configurations(results) if any(run.maze for run in group)]
+    rows = [
+        tag(
+            "tr",
+            tag("th", group[0].agent, tag("small", group[0].label), scope="row"),
+            [tag("td", _maze_cell(group, name)) for name in MAZE_SCORES],
+            tag("td", str(len(group))),
+            data_agent=group[0].agent,
+            data_task=group[0].task,
+        )
+        for group in groups
+    ]
+    heads = ["configuration", *MAZE_SCORES.values(), "seeds"]
+    table = tag(
+        "table",
+        tag("thead", tag("tr", [tag("th", head, scope="col") for head in heads])),
+        tag("tbody", rows),
+    )
+    pictures = [
+        tag(
+            "figure",
+            image,
+            tag("figcaption", tag("a", _name(run), href=f"#{anchors[str(run.path)]}")),
+        )
+        for group in groups
+        for run in group[:1]
+        for image in _pictures(run)
+    ]
+    return tag(
+        "section",
+        tag("h2", "Figure 1: the learned transition of the four-room maze"),
+        tag(
+            "p",
+            "Total variation between the learned and the true transition (0 is best), how far the "
+            "learned one is from integrating to one, and episodes that reached the goal.",
+            class_="lead",
+        ),
+        scrolled(table) if rows else tag("p", NOT_RUN, class_="none"),
+        pictures,
+        id="maze",
+    )
+
+
+def _maze_cell(group: Sequence[Result], name: str) -> str:
+    values = [run.maze[name] for run in group if name in run.maze]
+    if not values:
+        return "not scored"
+    mean = sum(values) / len(values)
+    if len(values) == 1:
+        return f"{mean:.3f}"
+    return f"{mean:.3f} ± {(sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5:.3f}"
+
+
+def run_section(run: Result, anchor: str, page: Path) -> Html:
+    """`page` is where the report will be, from which large films are linked."""
+    value = "no evaluation yet" if run.score is None else number(run.score)
+    facts: dict[str, Any] = {
+        "command": tag("code", run.command),
+        "settings": run.label,
+        "steps": thousands(run.done) + ("" if run.finished else ", unfinished"),
+        "started": run.sessions[0].get("created", "not recorded"),
+        "sessions": len(run.sessions),
+        "threads": run.sessions[-1].get("threads", "not recorded"),
+        "hours": hours([run.hours]),
+        "phimu": _revision(run),
+        "directory": tag("code", run.path),
+    }
+    return tag(
+        "details",
+        tag("summary", tag("b", _name(run)), tag("span", value, class_="score")),
+        tag("dl", [[tag("dt", name), tag("dd", fact)] for name, fact in facts.items()]),
+        tag("div", class_="metrics", data_run=anchor),
+        [tag("figure", picture) for picture in _pictures(run)],
+        _films(run, page),
+        id=anchor,
+        class_="run",
+        data_task=run.task,
+        data_agent=run.agent,
+    )
+
+
+def _name(run: Result) -> str:
+    return f"{title(run.task)}, {run.agent} ({run.label}), seed {run.seed}"
+
+
+def _pictures(run: Result) -> list[Html]:
+    return [
+        tag(
+            "img",
+            src=_inline(file, "image/png"),
+            alt=f"{file.stem} of {_name(run)}",
+            loading="lazy",
+        )
+        for file in _own_files(RunDirectory(run.path).figures, "*.png")
+        if file.stat().st_size <= INLINE
+    ]
+
+
+def _films(run: Result, page: Path) -> list[Html]:
+    found = []
+    for file in _own_files(run.path, "*.mp4"):
+        if file.stat().st_size <= INLINE:
+            film = tag("video", src=_inline(file, "video/mp4"), controls=True, preload="none")
+            found.append(tag("figure", film, tag("figcaption", file.name)))
+        else:
+            where = Path(os.path.relpath(file.resolve(), page.resolve().parent)).as_posix()
+            found.append(tag("p", tag("a", f"film: {file.name}", href=quote(where))))
+    return found
+
+
+def _own_files(directory: Path, pattern: str) -> list[Path]:
+    """Without links, which could lead out of the run."""
+    return sorted(
+        file
+        for file in directory.glob(pattern)
+        if file.is_file() and not file.is_symlink() and not directory.is_symlink()
+    )
+
+
+def _inline(file: Path, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode()}"
