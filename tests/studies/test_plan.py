@@ -121,7 +121,7 @@ def test_runs_on_logged_data_end_after_all_phases(tmp_path: Path) -> None:
         ({"variants": (Variant("dqn", "dqn"),)}, {}, "agent is 'dqn': choose one of"),
         ({"preset": "tiny"}, {}, "preset is 'tiny': choose one of"),
         ({"seeds": 0}, {}, "seeds is 0 and steps is 100: give at least 1"),
-        ({}, {"bach_size": "8"}, "There is no setting 'bach_size'"),
+        ({}, {"bach_size": "8"}, "There is no setting 'bach_size' of sac or ctrl-ucb-m: see"),
         ({}, {"bonus_scale": "2"}, "bonus_scale cannot be set, for it is what probes varies"),
         ({}, {"batch_size": "some"}, "batch-size"),
         ({"variants": (SAC, replace(SAC, label="again"))}, {}, "'again' and 'sac' are the same"),
@@ -136,4 +136,3 @@ def test_bad_input_is_one_sentence(change: dict, settings: dict, sentence: str) 
 def test_unknown_study() -> None:
     with pytest.raises(InputError, match="There is no study 'table4': choose one of table1, "):
         find_study("table4")
-

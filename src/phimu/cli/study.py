@@ -108,9 +108,9 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _only(planned: list[Run], numbers: tuple[int, ...]) -> list[Run]:
-    for number in numbers:
-        if not 1 <= number <= len(planned):
-            raise InputError(f"only is {number}: give numbers from 1 to {len(planned)}.")
+    for one in numbers:
+        if not 1 <= one <= len(planned):
+            raise InputError(f"only is {one}: give numbers from 1 to {len(planned)}.")
     return [run for run in planned if not numbers or run.number in numbers]
 
 

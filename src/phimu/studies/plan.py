@@ -173,7 +173,8 @@ def _refuse_unknown(study: Study, settings: Mapping[str, str]) -> None:
         if name in varied:
             raise InputError(f"{name} cannot be set, for it is what {study.name} varies.")
         if name not in known:
-            raise InputError(f"There is no setting {name!r}: `phimu train --help` lists them.")
+            agents = " or ".join(dict.fromkeys(variant.agent for variant in study.variants))
+            raise InputError(f"There is no setting {name!r} of {agents}: see phimu train --help.")
 
 
 def _refuse_twins(planned: list[Run]) -> None:

@@ -9,6 +9,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>; holds beyond execv
+GONE = "phimu: the process that wanted this one is gone."
 
 
 def main() -> None:
@@ -16,7 +17,7 @@ def main() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
     if os.getppid() != int(parent):
-        sys.exit("phimu: the process that wanted this one is gone.")
+        sys.exit(GONE)
     os.execv(sys.executable, [sys.executable, "-m", "phimu", *command])
 
 
