@@ -4,10 +4,12 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +18,16 @@ import pytest
 import phimu
 
 SOURCE = str(Path(next(iter(phimu.__path__))).parent)
-COMMAND = (
+WORDS = (
     "table1 --tasks phimu/probe-MatchObservation-v0 phimu/probe-TimeLimit-v0 --preset small "
     "--workers 2 --set actor_sizes=8 critic_width=8 batch_size=8 buffer_size=150 "
     "learning_starts=40 evaluate_every=70 evaluation_episodes=1 checkpoint_every=25 log_every=10"
-).split()
+)
+COMMAND = WORDS.split()
 QUICK = [*COMMAND, "--agents", "sac", "--seeds", "1", "--steps", "150"]
 FOR_PHI = ["feature_dim=8", "feature_sizes=8", "negatives=4"]
 WHOLE = [*COMMAND, *FOR_PHI, "--agents", "sac", "ctrl-ucb-m", "--seeds", "2", "--steps", "300"]
+ON_RAY = [*COMMAND, "--agents", "sac", "--seeds", "2", "--steps", "600"]
 KILLS = ["driver", "workers", "both", "driver, and wait"]
 STOPS = ["stop", "one worker", "stop", "both"]
 VARIABLES = {
@@ -48,10 +52,7 @@ class Driver:
 
     def wait_for_workers(self) -> None:
         """Until some train, or all is over."""
-        deadline = time.monotonic() + 180
-        while self.process.poll() is None and not workers(self.runs):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(lambda: self.process.poll() is not None or bool(workers(self.runs)), 180)
 
     def finish(self) -> str:
         """The scores that it prints."""
@@ -64,12 +65,19 @@ class Driver:
 def workers(runs: Path) -> list[int]:
     """The processes that hold the locks of runs and are alive."""
     found = []
-    for lock in runs.glob("**/lock"):
+    for lock in runs.glob("*/*/*/*/*/lock"):
         with contextlib.suppress(OSError, ValueError):
             pid = json.loads(lock.read_text())["pid"]
             if str(runs) in Path(f"/proc/{pid}/cmdline").read_text():
                 found.append(pid)
     return found
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def kill(pids: list[int]) -> None:
@@ -133,11 +141,97 @@ def disturb(driver: Driver, what: str) -> None:
         driver.process.kill()
         driver.process.wait()
     if what == "driver, and wait":  # the kernel tells its workers to stop
-        deadline = time.monotonic() + 60
-        while workers(driver.runs):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(lambda: not workers(driver.runs), 60)
     if what == "stop":
         driver.process.send_signal(signal.SIGINT)
         assert driver.process.wait(60) in (0, 130), driver.said.read_text()
         assert workers(driver.runs) == []
+
+
+class Node:
+    """A machine of a Ray cluster, which is this one; no dashboard."""
+
+    def __init__(self, *words: str):
+        ray = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
+        own = ["--node-ip-address=127.0.0.1", "--num-cpus=1", "--object-store-memory=80000000"]
+        self.process = subprocess.Popen(
+            [*ray, *own, "--disable-usage-stats", *words],
+            env=os.environ | VARIABLES,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def kill(self) -> None:
+        """All at once, as a power cut would."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+CORES = """
+import sys, ray
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="error")
+print(ray.cluster_resources().get("CPU"))
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, Node]]:
+    """The address of a cluster of two nodes, and the second of them, which may be killed."""
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    for _ in range(5):  # on a busy machine Ray gives up some processes that are slow to start
+        with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as directory:
+            port, client = free_port(), free_port()
+            address = f"127.0.0.1:{port}"
+            ports = f"--port={port}", f"--ray-client-server-port={client}"
+            head = Node("--head", *ports, "--include-dashboard=false", f"--temp-dir={directory}")
+            nodes = [head]
+            try:
+                if not has_cores(address, 1):
+                    continue
+                nodes.append(Node(f"--address={address}"))
+                if has_cores(address, 2):
+                    yield address, nodes[1]
+                    return
+            finally:
+                for node in nodes:
+                    node.kill()
+    pytest.fail("No Ray cluster could be started.")
+
+
+def has_cores(address: str, count: int) -> bool:
+    """Whether there are so many after a while."""
+    command = [sys.executable, "-c", CORES, address]
+    for _ in range(10):
+        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        if f"{count}.0" in said:
+            return True
+        time.sleep(2)
+    return False
+
+
+@pytest.mark.faults
+def test_on_ray_with_a_node_killed_each_run_is_done_once(cluster, tmp_path: Path) -> None:
+    address, node = cluster
+    runs = tmp_path / "runs"
+    driver = Driver([*ON_RAY, "--ray", address], runs)
+    wait_for(lambda: len(workers(runs)) == 2, 300)  # one on each node
+    driver.process.terminate()
+    assert driver.process.wait(120) == 143, driver.said.read_text()
+    assert workers(runs) == []  # they were told to save and leave, and did
+    assert any(runs.glob("**/checkpoint/step-*"))
+    driver = Driver([*ON_RAY, "--ray", address], runs)
+    wait_for(lambda: len(workers(runs)) == 2, 300)
+    time.sleep(3)
+    node.kill()
+    table = driver.finish()
+    undisturbed = Driver(ON_RAY, tmp_path / "undisturbed")
+    assert undisturbed.finish() == table
+    assert outcome(tmp_path / "undisturbed") == outcome(runs)

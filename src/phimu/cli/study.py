@@ -86,8 +86,8 @@ def _run(
     if dry_run:
         _list(planned, bench, workers or cores())
         return
+    start, slots = _launcher(ray, workers)  # first, for Ray has handlers of its own for signals
     with LiveTable(name) as live, stop_requests() as stop:
-        start, slots = _launcher(ray, workers)
         jobs = carry_out(planned, start, slots, live.show, stop)
     _report(study, jobs)
 
