@@ -13,10 +13,11 @@ BIN := .venv/bin
 # --no-compile: most of what is installed is never imported; Python compiles the rest on first use.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-compile
 
-.PHONY: help demo test faults check lock clean
+.PHONY: help demo report test faults check lock clean
 
 help:
 	@echo "make demo    learn the four-room maze and show what was learned"
+	@echo "make report  docs/report.html again, from results/"
 	@echo "make test    run the tests (ARGS='-m slow' for the long ones)"
 	@echo "make faults  kill, damage and starve runs in numbers; half an hour or more"
 	@echo "make check   lint, formatting, types and the import contracts"
@@ -25,6 +26,9 @@ help:
 
 demo: .venv/.runtime
 	$(BIN)/phimu demo $(ARGS)
+
+report: .venv/.runtime
+	$(BIN)/phimu report results -o docs/report.html $(ARGS)
 
 test: .venv/.dev
 	$(BIN)/python -m pytest $(ARGS)

@@ -90,6 +90,7 @@ def test_of_copies_the_one_that_got_furthest_counts(tmp_path: Path) -> None:
         ("manifest.json", "{}"),
         ("manifest.json", '{"sessions": [], "command": 3}'),
         ("manifest.json", '{"sessions": [], "steps": "many"}'),
+        ("manifest.json", '{"sessions": [], "revision": "8d39d91"}'),
         ("metrics.jsonl", '{"step": 1}\n{"step": 2}\n'),
         ("metrics.jsonl", 'no\n{"step": 1}\n'),
         ("metrics.jsonl", '{"step": 1, "kind": "evaluation", "return": NaN}\n'),

@@ -64,7 +64,7 @@ def place(result: Result) -> list[Placed]:
 
 def _fit(study: Study, result: Result) -> Placed | None:
     """The variant that leaves the least to say."""
-    if result.task not in study.tasks:
+    if result.task not in study.tasks or (study.offline and result.metric != study.metric):
         return None
     options = {tuple(option.split("=", 1)) for option in study.options}
     changes = [

@@ -23,6 +23,7 @@ from phimu.training.run_directory import (
     CONFIG,
     MANIFEST,
     RunDirectory,
+    config_hash,
     read_config,
     sessions,
     to_json,
@@ -31,11 +32,19 @@ from phimu.training.run_directory import (
 # Settings of a schedule that do not change what is learned.
 OBSERVING = {"evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every"}
 SCORES = "scores.json"
+# What is read of a session, where it is there at all.
+SESSION: dict[str, Any] = {
+    "command": list,
+    "versions": dict,
+    "revision": dict,
+    "steps": int,
+    "seconds": int | float,
+}
 
 Changes = tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """One run."""
 
@@ -66,6 +75,8 @@ class Result:
     """The metrics."""
     maze: dict[str, float]
     """The scores that `phimu heatmap` wrote; empty elsewhere."""
+    offline: bool
+    """Whether it learned from logged data."""
     made_anew: bool
     """Whether it learned from a set under D4RL's name that is not D4RL's file."""
 
@@ -99,9 +110,9 @@ def gather(paths: Sequence[Path]) -> list[Result]:
     found = {run.resolve(): run for path in paths for run in runs_below(Path(path))}
     if not found:
         raise InputError("There is no run to read: name at least one run directory.")
-    furthest: dict[tuple[Any, ...], Result] = {}
-    for result in map(_result, found.values()):
-        identity = result.task, result.agent, result.label, result.seed, result.made_anew
+    furthest: dict[str, Result] = {}
+    for run in found.values():
+        result, identity = _result(run), config_hash(read_config(run))
         other = furthest.get(identity)
         if other is None or result.done > other.done:
             furthest[identity] = result
@@ -115,6 +126,8 @@ def _result(path: Path) -> Result:
     maze = _maze_scores(path)
     try:
         started = sessions(path) if (path / MANIFEST).is_file() else [{}]
+        for session in started:
+            _check_session(session)
         dataset: Any = config.get("dataset")
         offline = dataset is not None
         curve = _curve(rows)
@@ -136,6 +149,7 @@ def _result(path: Path) -> Result:
             sessions=started,
             rows=rows,
             maze=maze,
+            offline=offline,
             made_anew=offline
             and dataset["sha256"] not in {file.sha256 for file in V0_FILES.values()},
         )
@@ -144,6 +158,12 @@ def _result(path: Path) -> Result:
             f"The run in {path} cannot be read ({type(error).__name__}: {error}): "
             f"repair its {CONFIG}, {MANIFEST} or metrics, or leave it out."
         ) from error
+
+
+def _check_session(session: dict[str, Any]) -> None:
+    for name, kind in SESSION.items():
+        if session.get(name) is not None and not isinstance(session[name], kind):
+            raise TypeError(f"{name} is {session[name]!r}")
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,7 @@ from phimu.studies.comparison import Table, tables
 from phimu.studies.report.compared import APART, apart_section, study_section
 from phimu.studies.report.markup import Html, join, tag
 from phimu.studies.report.numbers import hours
-from phimu.studies.report.runs import maze_section, run_section, title, what_was_run
+from phimu.studies.report.runs import maze_section, pictured, run_section, title, what_was_run
 from phimu.studies.report.series import drawn
 from phimu.studies.scores import Result
 from phimu.studies.tables import TASK_TITLES
@@ -57,6 +57,7 @@ def _json(content: Any) -> str:
 def _sections(
     results: Sequence[Result], found: Sequence[Table], anchors: dict[str, str], out: Path
 ) -> list[Html]:
+    above = pictured(results)
     studies = [study_section(table, anchors) for table in found]
     curves = tag(
         "section",
@@ -72,7 +73,7 @@ def _sections(
     each = tag(
         "section",
         tag("h2", "Each run"),
-        [run_section(run, anchors[str(run.path)], out) for run in results],
+        [run_section(run, anchors[str(run.path)], out, run not in above) for run in results],
         id="each-run",
     )
     return [
@@ -87,7 +88,7 @@ def _sections(
 
 
 def _summary(results: Sequence[Result]) -> str:
-    """`16 runs of 4 agents on 3 tasks, hours not recorded.`"""
+    """`16 runs of 4 agents on 3 tasks; hours: 12.5.`"""
     agents, tasks = ({getattr(run, name) for run in results} for name in ("agent", "task"))
     time = hours([run.hours for run in results])
     unfinished = sum(not run.finished for run in results)

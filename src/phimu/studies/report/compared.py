@@ -209,13 +209,13 @@ def _details(
     for row in rows:
         by_method.setdefault(row.method, []).append(row)
     lines = [_our_line(label, group, tasks) for label, group in _by_label(mine).items()]
-    lines += [_their_line(method, group, tasks, steps) for method, group in by_method.items()]
+    notes = Footnotes()
+    lines += [_their_line(name, group, tasks, steps, notes) for name, group in by_method.items()]
     titles = [tag("th", TASK_TITLES.get(task, task), scope="col") for task in tasks]
     head = tag("tr", tag("th", "method", scope="col"), titles, tag("th", "source", scope="col"))
     content = scrolled(tag("table", tag("thead", head), tag("tbody", lines), class_="published"))
-    return tag(
-        "details", tag("summary", f"Every published score ({len(by_method)} methods)"), content
-    )
+    title = tag("summary", f"Every published score ({len(by_method)} methods)")
+    return tag("details", title, content, _footnotes(notes))
 
 
 def _by_label(mine: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
@@ -229,29 +229,33 @@ def _by_label(mine: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
 def _our_line(label: str, by_task: dict[str, list[Result]], tasks: Sequence[str]) -> Html:
     cells = []
     for task in tasks:
-        cell = ours(by_task[task]) if task in by_task else None
-        under = (
-            None if cell is None or cell.steps is None else tag("small", f"at {span(*cell.steps)}")
-        )
-        cells.append(
-            tag("td", score(cell) if cell else NOT_RUN, under, class_=None if cell else "none")
-        )
+        if task not in by_task:
+            cells.append(tag("td", NOT_RUN, class_="none"))
+            continue
+        cell = ours(by_task[task])
+        under = tag("small", f"at {span(*cell.steps)}") if cell.steps else None
+        cells.append(tag("td", score(cell), under))
     return tag(
         "tr", tag("th", label, scope="row"), cells, tag("td", "this report", class_="source")
     )
 
 
-def _their_line(method: str, rows: Sequence[Published], tasks: Sequence[str], steps: int) -> Html:
-    """At the steps nearest to those of the table."""
+def _their_line(
+    method: str, rows: Sequence[Published], tasks: Sequence[str], steps: int, notes: Footnotes
+) -> Html:
+    """At the steps nearest to those of the table. Notes on the paper are footnotes."""
     known = {row.steps for row in rows if row.steps is not None}
     nearest = min(known, key=lambda each: abs(each - steps), default=None)
     chosen = {row.task: row for row in rows if row.steps == nearest}
     cells = []
     for task in tasks:
         row = chosen.get(task)
-        spread = "" if row is None or row.std is None else f" ± {number(row.std)}"
-        text = "" if row is None else number(row.mean) + spread
-        cells.append(tag("td", text, title=row.note or None if row else None))
+        if row is None:
+            cells.append(tag("td"))
+            continue
+        text = number(row.mean) + ("" if row.std is None else f" ± {number(row.std)}")
+        marks = _marks([row.note], notes) if row.note and row.of_paper else None
+        cells.append(tag("td", text, marks, title=row.note or None))
     label = method + ("" if nearest in (None, steps) else f", at {thousands(nearest or 0)}")
     count = {row.seeds for row in chosen.values()} - {None}
     under = f", {seeds(max(filter(None, count)))}" if len(count) == 1 else ""

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from phimu.studies.comparison import ours
 from phimu.studies.report.compared import scrolled
 from phimu.studies.report.markup import Html, tag
 from phimu.studies.report.numbers import NOT_RUN, hours, number, score, span, thousands
 from phimu.studies.scores import Result
+from phimu.studies.statistics import mean_and_std
 from phimu.studies.tables import TASK_TITLES
 from phimu.training.run_directory import RunDirectory
 
@@ -45,7 +48,7 @@ def what_was_run(results: Sequence[Result], anchors: dict[str, str]) -> Html:
     return tag(
         "section",
         tag("h2", "What was run"),
-        tag("p", _machines(results), class_="lead"),
+        tag("p", f"{_machines(results)} Commands are of the first seed.", class_="lead"),
         scrolled(
             tag(
                 "table",
@@ -111,9 +114,18 @@ def _revision(run: Result) -> str:
     return f"{version} ({commit}{'+' if revision.get('dirty') else ''})" if commit else str(version)
 
 
+def _maze_groups(results: Sequence[Result]) -> list[list[Result]]:
+    return [group for group in configurations(results) if any(run.maze for run in group)]
+
+
+def pictured(results: Sequence[Result]) -> list[Result]:
+    """The runs whose pictures are in the maze's section: the first seed of each configuration."""
+    return [group[0] for group in _maze_groups(results)]
+
+
 def maze_section(results: Sequence[Result], anchors: dict[str, str]) -> Html:
     """Scores of each configuration in the maze, and the heat maps that there are."""
-    groups = [group for group in configurations(results) if any(run.maze for run in group)]
+    groups = _maze_groups(results)
     rows = [
         tag(
             "tr",
@@ -135,11 +147,10 @@ def maze_section(results: Sequence[Result], anchors: dict[str, str]) -> Html:
         tag(
             "figure",
             image,
-            tag("figcaption", tag("a", _name(run), href=f"#{anchors[str(run.path)]}")),
+            tag("figcaption", tag("a", _name(group[0]), href=f"#{anchors[str(group[0].path)]}")),
         )
         for group in groups
-        for run in group[:1]
-        for image in _pictures(run)
+        for image in _pictures(group[0])
     ]
     return tag(
         "section",
@@ -160,15 +171,12 @@ def _maze_cell(group: Sequence[Result], name: str) -> str:
     values = [run.maze[name] for run in group if name in run.maze]
     if not values:
         return "not scored"
-    mean = sum(values) / len(values)
-    if len(values) == 1:
-        return f"{mean:.3f}"
-    return f"{mean:.3f} ± {(sum((v - mean) ** 2 for v in values) / (len(values) - 1)) ** 0.5:.3f}"
+    mean, std = mean_and_std(np.array(values))
+    return f"{mean:.3f}" + ("" if std is None else f" ± {std:.3f}")
 
 
-def run_section(run: Result, anchor: str, page: Path) -> Html:
+def run_section(run: Result, anchor: str, page: Path, pictures: bool) -> Html:
     """`page` is where the report will be, from which large films are linked."""
-    value = "no evaluation yet" if run.score is None else number(run.score)
     facts: dict[str, Any] = {
         "command": tag("code", run.command),
         "settings": run.label,
@@ -182,16 +190,22 @@ def run_section(run: Result, anchor: str, page: Path) -> Html:
     }
     return tag(
         "details",
-        tag("summary", tag("b", _name(run)), tag("span", value, class_="score")),
+        tag("summary", tag("b", _name(run)), tag("span", _value(run), class_="score")),
         tag("dl", [[tag("dt", name), tag("dd", fact)] for name, fact in facts.items()]),
         tag("div", class_="metrics", data_run=anchor),
-        [tag("figure", picture) for picture in _pictures(run)],
+        [tag("figure", picture) for picture in (_pictures(run) if pictures else [])],
         _films(run, page),
         id=anchor,
         class_="run",
         data_task=run.task,
         data_agent=run.agent,
     )
+
+
+def _value(run: Result) -> str:
+    if run.maze:
+        return f"total variation {_maze_cell([run], 'total_variation_free')}"
+    return "no evaluation yet" if run.score is None else number(run.score)
 
 
 def _name(run: Result) -> str:

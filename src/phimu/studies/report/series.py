@@ -1,5 +1,6 @@
 """What the page draws: learning curves, profiles and the metrics of each run, as plain JSON."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,8 +36,7 @@ def _curves(results: Sequence[Result]) -> list[dict[str, Any]]:
             {
                 "task": first.task,
                 "title": title(first.task),
-                "measure": "D4RL's score" if first.metric == "score" else "return",
-                "clock": "updates" if "updates" in first.rows[-1] else "steps",
+                "clock": "updates" if first.offline else "steps",
                 "series": [],
                 "published": _final_scores(first.task),
             },
@@ -99,9 +99,8 @@ def _metrics(run: Result) -> list[dict[str, Any]]:
     found: dict[str, list[tuple[int, float]]] = {}
     for row in run.rows:
         for name, value in row.items():
-            if name not in ("step", "kind", "updates", "simulator_steps") and isinstance(
-                value, float
-            ):
+            plain = isinstance(value, float) and math.isfinite(value)
+            if plain and name not in ("updates", "simulator_steps"):
                 found.setdefault(f"{row['kind']}: {name}", []).append((row["step"], value))
     thinned = {name: points[:: 1 + (len(points) - 1) // POINTS] for name, points in found.items()}
     return [

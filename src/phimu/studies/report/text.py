@@ -94,24 +94,8 @@ def _tidy(table: Table) -> Iterator[list[str | float | int | None]]:
         for column, cell in zip(table.columns, row.cells, strict=True):
             start = [table.study.name, row.task, column.heading, column.whose]
             if cell is None:
-                yield [
-                    *start,
-                    column.detail,
-                    None,
-                    None,
-                    0 if column.whose == "ours" else None,
-                    None,
-                    "",
-                ]
+                yield [*start, column.detail, *[None] * 5]
                 continue
-            steps = None if cell.steps is None else cell.steps[0]
+            detail, steps = cell.method or column.detail, cell.steps and cell.steps[0]
             notes = " ".join((*row.notes, *cell.notes))
-            yield [
-                *start,
-                cell.method or column.detail,
-                cell.mean,
-                cell.std,
-                cell.seeds,
-                steps,
-                notes,
-            ]
+            yield [*start, detail, cell.mean, cell.std, cell.seeds, steps, notes]
