@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import phimu
+from phimu.training.checkpoint import glance
 
 SOURCE = str(Path(next(iter(phimu.__path__))).parent)
 WORDS = (
@@ -50,9 +51,9 @@ class Driver:
                 stderr=subprocess.STDOUT,
             )
 
-    def wait_for_workers(self) -> None:
-        """Until some train, or all is over."""
-        wait_for(lambda: self.process.poll() is not None or bool(workers(self.runs)), 180)
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Or until all is over."""
+        wait_for(lambda: self.process.poll() is not None or condition(), 300)
 
     def finish(self) -> str:
         """The scores that it prints."""
@@ -71,6 +72,11 @@ def workers(runs: Path) -> list[int]:
             if str(runs) in Path(f"/proc/{pid}/cmdline").read_text():
                 found.append(pid)
     return found
+
+
+def saved_steps(runs: Path) -> int:
+    """Of all runs together."""
+    return sum(glance(path)[0] for path in runs.glob("*/*/*/*/*/checkpoint"))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
@@ -113,13 +119,16 @@ def interruptible() -> Iterator[None]:
 def test_killed_at_any_instant_each_run_is_done_once(
     words: list[str], kills: list[str], seconds: float, tmp_path: Path
 ) -> None:
-    """Something is killed within so many seconds after workers have begun."""
+    """Something is killed within so many seconds after workers have begun, or have saved."""
     runs, rng = tmp_path / "runs", np.random.default_rng(0)
     driver = Driver(words, runs)
-    for what in kills:
+    for number, what in enumerate(kills):
         if driver.process.poll() is not None:
             driver = Driver(words, runs)
-        driver.wait_for_workers()
+        driver.wait_until(lambda: bool(workers(runs)))
+        if number % 2:
+            before = saved_steps(runs)
+            driver.wait_until(lambda: saved_steps(runs) > before)  # noqa: B023 (called at once)
         time.sleep(rng.uniform(0, seconds))
         disturb(driver, what)
     if driver.process.poll() is not None:

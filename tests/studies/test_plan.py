@@ -12,6 +12,7 @@ from phimu.cli.train import resolve
 from phimu.errors import InputError
 from phimu.studies.plan import Run, expand, find_study, narrow
 from phimu.studies.tables import STUDIES, Study, Variant
+from phimu.training.run_config import RunConfig
 
 PROBE, OTHER = "phimu/probe-TimeLimit-v0", "phimu/probe-DelayedReward-v0"
 SAC, CTRL = Variant("sac", "sac"), Variant("ctrl", "ctrl-ucb-m", (("bonus_scale", 1.0),))
@@ -56,6 +57,18 @@ def test_a_command_line_has_the_directory_of_its_run() -> None:
         assert not config.settings.planner.planner_layer_norm
     # each setting went to the agents that have it
     assert ["--feature-dim" in run.arguments for run in planned(**sizes)[:2]] == [False, True]
+
+
+def test_of_some_numbers_nothing_else_is_looked_at() -> None:
+    looked: list[str] = []
+
+    def resolve_and_note(arguments: list[str]) -> tuple[RunConfig, str, int]:
+        looked.append(arguments[0])
+        return resolve(arguments)
+
+    runs = expand(STUDY, {}, Path("data"), Path("runs"), resolve_and_note, only=(7, 3))
+    assert runs == [planned()[2], planned()[6]]
+    assert looked == [OTHER]
 
 
 def test_what_is_left_of_a_run_is_read_from_its_directory(

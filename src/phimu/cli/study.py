@@ -81,8 +81,7 @@ def _run(
         steps=study.steps if steps is None else steps,
         preset=preset or study.preset,
     )
-    planned = expand(study, _settings(settings), data, runs, _resolve())
-    planned = _only(planned, only)
+    planned = expand(study, _settings(settings), data, runs, _resolve(), only)
     if dry_run:
         _list(planned, bench, workers or cores())
         return
@@ -105,13 +104,6 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
             raise InputError(f"set is {pair!r}: write it as name=value.")
         found[name.replace("-", "_")] = text
     return found
-
-
-def _only(planned: list[Run], numbers: tuple[int, ...]) -> list[Run]:
-    for one in numbers:
-        if not 1 <= one <= len(planned):
-            raise InputError(f"only is {one}: give numbers from 1 to {len(planned)}.")
-    return [run for run in planned if not numbers or run.number in numbers]
 
 
 def _launcher(ray: str | None, workers: int | None) -> tuple[Start, Callable[[], int]]:
@@ -168,9 +160,8 @@ def _megabytes(size: float | None) -> str:
 
 def _report(study: Study, jobs: list[Job]) -> None:
     """The scores; then, if some runs failed, that they did."""
-    done = [job.run for job in jobs if job.status == "done"]
-    if done:
-        Console(width=200).print("", _scores(study, done))
+    if any(job.status == "done" for job in jobs):
+        Console(width=200).print("", _scores(study.metric, jobs))
         print("Mean ± standard deviation over seeds; beside others: phimu report RUNS")
     failed = [job for job in jobs if job.status == "failed"]
     if failed:
@@ -181,21 +172,23 @@ def _report(study: Study, jobs: list[Job]) -> None:
         )
 
 
-def _scores(study: Study, done: list[Run]) -> Table:
+def _scores(metric: str, jobs: list[Job]) -> Table:
     """A row per task, a column per variant."""
+    done = [job.run for job in jobs if job.status == "done"]
     results = {result.path.resolve(): result for result in gather([run.path for run in done])}
     values: dict[tuple[str, str], list[float]] = {}
     for run in done:
         result = results[run.path.resolve()]
-        score = result.maze.get(study.metric) if run.heat_map else result.score
+        score = result.maze.get(metric) if run.heat_map else result.score
         if score is not None:
             values.setdefault((run.task, run.label), []).append(score)
-    table = Table(study.metric, box=None, pad_edge=False)
-    for variant in study.variants:
-        table.add_column(variant.label, justify="right")
-    for task in study.tasks:
-        cells = (values.get((task, variant.label)) for variant in study.variants)
-        table.add_row(TASK_TITLES.get(task, task), *map(_cell, cells))
+    labels = list(dict.fromkeys(job.run.label for job in jobs))
+    table = Table(metric, box=None, pad_edge=False)
+    for label in labels:
+        table.add_column(label, justify="right")
+    for task in dict.fromkeys(job.run.task for job in jobs):
+        cells = (_cell(values.get((task, label))) for label in labels)
+        table.add_row(TASK_TITLES.get(task, task), *cells)
     return table
 
 

@@ -93,40 +93,56 @@ def narrow(study: Study, tasks: Sequence[str], agents: Sequence[str]) -> Study:
 
 
 def expand(
-    study: Study, settings: Mapping[str, str], data: Path, runs: Path, resolve: Resolve
+    study: Study,
+    settings: Mapping[str, str],
+    data: Path,
+    runs: Path,
+    resolve: Resolve,
+    only: Sequence[int] = (),
 ) -> list[Run]:
-    """All its runs: those of the first seed first, so that half a study is a whole table.
+    """Its runs: all, or those with the numbers in `only`.
 
-    `settings` are of every run whose agent has them; `data` is where the files of sets are.
+    Those of the first seed come first, so that half a study is a whole table. `settings` are of
+    every run whose agent has them; `data` is where the files of sets are.
     """
+    _refuse_unknown(study, settings)
+    pairs = [(task, variant) for task in study.tasks for variant in study.variants]
+    numbers = _numbers(study, len(pairs), only)
+    found = {}
+    for pair in sorted({(number - 1) % len(pairs) for number in numbers}):
+        arguments = _arguments(study, *pairs[pair], settings, data, runs)
+        found[pair] = arguments, *resolve(arguments)
+    planned = []
+    for number in numbers:
+        seed, pair = divmod(number - 1, len(pairs))
+        (task, variant), (arguments, config, suite, steps) = pairs[pair], found[pair]
+        config = replace(config, seed=seed)
+        planned.append(
+            Run(
+                number=number,
+                task=task,
+                label=variant.label,
+                config=config,
+                path=config.path(runs, suite),
+                steps=steps,
+                arguments=(*arguments, "--seed", str(seed)),
+                heat_map=study.metric == "total_variation_free",
+            )
+        )
+    _refuse_twins(planned)
+    return planned
+
+
+def _numbers(study: Study, pairs: int, only: Sequence[int]) -> Sequence[int]:
     if min(study.seeds, study.steps) < 1:
         raise InputError(
             f"seeds is {study.seeds} and steps is {study.steps}: give at least 1 of each."
         )
-    _refuse_unknown(study, settings)
-    found = []
-    for task in study.tasks:
-        for variant in study.variants:
-            arguments = _arguments(study, task, variant, settings, data, runs)
-            found.append((task, variant.label, arguments, *resolve(arguments)))
-    planned: list[Run] = []
-    for seed in range(study.seeds):
-        for task, label, arguments, config, suite, steps in found:
-            config = replace(config, seed=seed)
-            planned.append(
-                Run(
-                    number=len(planned) + 1,
-                    task=task,
-                    label=label,
-                    config=config,
-                    path=config.path(runs, suite),
-                    steps=steps,
-                    arguments=(*arguments, "--seed", str(seed)),
-                    heat_map=study.metric == "total_variation_free",
-                )
-            )
-    _refuse_twins(planned)
-    return planned
+    last = pairs * study.seeds
+    for number in only:
+        if not 1 <= number <= last:
+            raise InputError(f"only is {number}: give numbers from 1 to {last}.")
+    return sorted(set(only)) or range(1, last + 1)
 
 
 def _arguments(

@@ -104,7 +104,7 @@ class Job:
 
     def _count_failure(self, end: End) -> None:
         step, _ = self.run.saved()
-        self._failures = 1 if step > self._saved else self._failures + 1
+        self._failures = 0 if step > self._saved else self._failures + 1
         self.why = end.said or f"it ended with code {end.code}"
         if self._failures > RETRIES:
             self.status = "failed"
