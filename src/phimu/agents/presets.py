@@ -108,7 +108,7 @@ def override(chosen: Chosen, changes: dict[str, Any]) -> Chosen:
     left = dict(changes)
     parts = [_override(part, left) for part in chosen]
     if left:
-        known = [name for part in chosen for name in _names(part)]
+        known = names(chosen)
         name = next(iter(left))
         close = difflib.get_close_matches(name, known, n=1)
         meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
@@ -128,12 +128,14 @@ def _override(part: Any, left: dict[str, Any]) -> Any:
     return replace(part, **changed)
 
 
-def _names(part: Any) -> list[str]:
-    names = []
-    for field in fields(part):
-        value = getattr(part, field.name)
-        names += _names(value) if is_dataclass(value) else [field.name]
-    return names
+def names(parts: tuple[Any, ...]) -> list[str]:
+    """Of all fields in a preset's parts."""
+    found = []
+    for part in parts:
+        for field in fields(part):
+            value = getattr(part, field.name)
+            found += names((value,)) if is_dataclass(value) else [field.name]
+    return found
 
 
 # The table "Hyperparameters used for CTRL-UCB" to the digit; what it leaves open is in

@@ -17,6 +17,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command("train", "main", "train an agent; the same command again resumes it"),
+    "study": Command("study", "main", "run a table, figure or ablation of the paper; it resumes"),
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
     "plot": Command("pictures", "plot", "draw the learning curves of runs"),
     "report": Command("report", "main", "one page of runs beside what was published"),
@@ -38,6 +39,7 @@ Examples:
   phimu data show hopper_medium.hdf5
   phimu train d4rl:hopper_medium.hdf5 --agent ctrl-lcb --steps 100000
   phimu plot runs/gymnasium/Pendulum-v1 --out curves.png
+  phimu study table1 --tasks Pendulum CartPole --preset small --steps 20000 --dry-run
   phimu report runs -o report.html
 
 `phimu COMMAND --help` explains a command; for train it lists every setting with its default."""

@@ -10,9 +10,11 @@ from rich.table import Table
 
 from phimu.cli.arguments import call
 from phimu.errors import InputError
+from phimu.studies import estimates
 from phimu.studies.figures import check_suffix, scaling_curves
 from phimu.studies.speed import environments, loop, offline, peers, scaling, side_by_side, updates
 from phimu.training.run_directory import write_atomically
+from phimu.training.threads import threads_in_use
 
 PLAIN = ["updates", "loop", "environments"]  # without a flag
 
@@ -75,12 +77,15 @@ def _run(
         "offline": offline_only,
     }
     found: dict[str, list[Any]] = {}
+    plain: dict[str, Any] = {"threads": threads_in_use()}
     for part in [name for name, asked in flags.items() if asked] or PLAIN:
         found[part] = _measure(part, rounds, steps, peers_venv)
         Console(width=200).print(_table(found[part]), "")
+        plain[part] = [row._asdict() for row in found[part]]
         if json_file is not None:
-            plain = {name: [row._asdict() for row in rows] for name, rows in found.items()}
             write_atomically(json_file, json.dumps(plain, indent=2).encode() + b"\n")
+    if set(PLAIN) <= plain.keys():
+        estimates.record(plain)
     if picture is not None:
         scaling_curves(picture, found["scaling"])
         print(picture)

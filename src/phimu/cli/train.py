@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import tyro
@@ -16,8 +17,11 @@ from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
 from phimu.cli import peek
 from phimu.cli.arguments import THREADS
 from phimu.cli.arguments import parse as read
+from phimu.data.offline import OfflineSet
 from phimu.data.opening import is_source, open_set
+from phimu.environments.task import open_task
 from phimu.errors import InputError
+from phimu.training.offline import preparation
 from phimu.training.run_config import Dataset, RunConfig
 from phimu.training.run_directory import RunDirectory
 from phimu.training.session import Output, train, train_offline
@@ -40,41 +44,52 @@ EVALUATION_TASK = (
 
 
 def main(arguments: list[str]) -> None:
-    # What is trained on, the agent and the preset decide which settings there are, and their
-    # defaults.
-    offline = bool(arguments) and is_source(arguments[0])
-    agent = peek(arguments, "--agent", "ctrl-lcb" if offline else "ctrl-ucb-m")
-    chosen = peek(arguments, "--preset", "small")
-    if offline:
-        directory = _train_offline(parse_offline(arguments, agent, chosen), agent)
+    if is_offline(arguments):
+        directory = _train_offline(parse_offline(arguments))
     else:
-        directory = _train(parse(arguments, agent, chosen), agent)
+        request = parse(arguments)
+        config = config_of(request)
+        directory = train(config, request.steps, request.output, request.devices)
     print(directory.path)
 
 
-def _train(request: Any, agent: str) -> RunDirectory:
-    config = RunConfig(
-        task=request.task,
-        agent=agent,
+def is_offline(arguments: list[str]) -> bool:
+    return bool(arguments) and is_source(arguments[0])
+
+
+def resolve(
+    arguments: list[str], opened: Callable[..., OfflineSet] = open_set
+) -> tuple[RunConfig, str, int]:
+    """What a command line asks for: the run, its suite, and the step that it ends at."""
+    if is_offline(arguments):
+        request = parse_offline(arguments)
+        data = opened(request.data, request.sha256, task=request.task)
+        return config_of(request, data), data.layout, preparation(request.settings) + request.steps
+    request = parse(arguments)
+    config = config_of(request)
+    task = open_task(config.task, **config.task_options)
+    task.close()
+    return config, task.suite, request.steps
+
+
+def config_of(request: Any, data: OfflineSet | None = None) -> RunConfig:
+    dataset = None
+    if data is not None:
+        dataset = Dataset.of(data, None if data.task == NONE else data.task)
+    return RunConfig(
+        task=request.task if data is None else data.name,
+        agent=request.agent,
         settings=request.settings,
         schedule=request.schedule,
         seed=request.seed,
         task_options=task_options(request.option),
+        dataset=dataset,
     )
-    return train(config, request.steps, request.output, request.devices)
 
 
-def _train_offline(request: Any, agent: str) -> RunDirectory:
+def _train_offline(request: Any) -> RunDirectory:
     data = open_set(request.data, request.sha256, task=request.task)
-    config = RunConfig(
-        task=data.name,
-        agent=agent,
-        settings=request.settings,
-        schedule=request.schedule,
-        seed=request.seed,
-        task_options=task_options(request.option),
-        dataset=Dataset.of(data, None if data.task == NONE else data.task),
-    )
+    config = config_of(request, data)
     directory = train_offline(config, data, request.steps, request.output)
     if config.evaluation_task is None and not request.output.quiet:
         where = f"phimu evaluate {directory.path} --data {request.data}"
@@ -82,8 +97,9 @@ def _train_offline(request: Any, agent: str) -> RunDirectory:
     return directory
 
 
-def parse(arguments: list[str], agent: str, chosen: str) -> Any:
-    """The request as a dataclass whose settings are the agent's, with the preset as default."""
+def parse(arguments: list[str]) -> Any:
+    """The request as a dataclass; which settings there are is up to the agent and the preset."""
+    agent, chosen = peek(arguments, "--agent", "ctrl-ucb-m"), peek(arguments, "--preset", "small")
     settings, schedule = preset(agent, chosen)
     own = [
         ("task", Annotated[str, tyro.conf.Positional, TASK]),
@@ -101,8 +117,9 @@ def parse(arguments: list[str], agent: str, chosen: str) -> Any:
     return _read(arguments, own, settings, schedule, about)
 
 
-def parse_offline(arguments: list[str], agent: str, chosen: str) -> Any:
+def parse_offline(arguments: list[str]) -> Any:
     """The same for a set of transitions."""
+    agent, chosen = peek(arguments, "--agent", "ctrl-lcb"), peek(arguments, "--preset", "small")
     settings, schedule = offline_preset(agent, chosen)
     own = [
         ("data", Annotated[str, tyro.conf.Positional, DATA]),

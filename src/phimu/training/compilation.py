@@ -2,9 +2,10 @@
 
 import os
 import warnings
-from pathlib import Path
 
 import jax
+
+from phimu.training.files import cache_directory
 
 SECONDS = 0.1  # what compiles faster is not worth a file
 
@@ -13,8 +14,7 @@ def cache_compilation() -> None:
     """Use a directory of this user, unless JAX_COMPILATION_CACHE_DIR names one or it cannot be."""
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    directory = Path(home) / "phimu" / "jax"
+    directory = cache_directory() / "jax"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:

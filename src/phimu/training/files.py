@@ -16,6 +16,11 @@ from phimu.errors import NotFinite
 from phimu.training.run_directory import naming
 
 
+def cache_directory() -> Path:
+    """Where this user keeps what can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "phimu")
+
+
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], finite: bool = True) -> None:
     """A safetensors file that is on the disk when this returns; `finite` refuses NaN in it."""
     if finite:

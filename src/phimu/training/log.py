@@ -1,5 +1,6 @@
 """The metrics of a run: one JSON object per line, mirrored to TensorBoard or W&B on request."""
 
+import contextlib
 import importlib
 import json
 import math
@@ -11,6 +12,8 @@ from typing import Any, SupportsFloat
 
 from phimu.errors import InputError
 from phimu.training.run_directory import naming, write_atomically
+
+TAIL = 32_768  # bytes: more rows than there are between two evaluations
 
 Kind = str  # "train", "evaluation", "estimate", or the name of an earlier phase
 
@@ -73,6 +76,23 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise InputError(f"There is no metrics log at {path}: name the metrics.jsonl of a run.")
     return [row for _, row in _parse(path)]
+
+
+def last_rows(path: Path) -> list[dict[str, Any]]:
+    """Some, for those who watch a run: what cannot be read just now is left out."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    rows = []
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("step"), int):
+                rows.append(row)
+    return rows
 
 
 def _parse(path: Path) -> list[tuple[bytes, dict[str, Any]]]:

@@ -75,6 +75,11 @@ def updates(
     return jax.lax.while_loop(going_on, body, (state, blank, jnp.int32(0)))
 
 
+def preparation(agent: OfflineAgent) -> int:
+    """Updates of all phases but the policy's."""
+    return sum(count for _, count in agent.phases[:-1])
+
+
 class OfflineRun:
     """An agent learning from a set: `advance` is some updates, never past something that is due.
 
@@ -110,8 +115,7 @@ class OfflineRun:
 
     @property
     def preparation(self) -> int:
-        """Updates of all phases but the policy's."""
-        return sum(count for _, count in self.agent.phases[:-1])
+        return preparation(self.agent)
 
     def _phase_of(self, update: int) -> tuple[str, int, int | None]:
         """The phase of this update, its number in it, and how many there are, if that is set."""

@@ -1,6 +1,5 @@
 """Our training loops against the SAC of Stable-Baselines3 and of sbx, in turns."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 from phimu.errors import InputError
 from phimu.studies.speed import their_loop, updates
 from phimu.studies.speed.loop import Job, run_child, run_ours
+from phimu.training.files import cache_directory
 
 # In this order: Stable-Baselines3 would take any other torch.
 REQUIREMENTS = (
@@ -72,8 +72,7 @@ def own_venv(
     requirements: tuple[tuple[str, ...], ...] = REQUIREMENTS,
 ) -> Path:
     """A virtual environment with the peers in the user's cache directory, made if need be."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    venv = cache / "phimu" / name
+    venv = cache_directory() / name
     wanted = "\n".join(each for group in requirements for each in group) + "\n"
     finished = venv / "installed.txt"  # written last, so that half an installation is redone
     if finished.exists() and finished.read_text() == wanted:

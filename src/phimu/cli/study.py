@@ -1,0 +1,200 @@
+"""`phimu study NAME`: every run of one of the paper's tables, figures or ablations."""
+
+import functools
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from phimu.cli.arguments import call
+from phimu.cli.train import resolve
+from phimu.data.opening import open_set
+from phimu.errors import InputError
+from phimu.studies.estimates import Estimate, estimate, read_bench, shared_out
+from phimu.studies.live_table import LiveTable
+from phimu.studies.local import Process
+from phimu.studies.plan import Resolve, Run, expand, find_study, narrow
+from phimu.studies.runner import Job, Start, carry_out
+from phimu.studies.scores import gather
+from phimu.studies.statistics import mean_and_std
+from phimu.studies.tables import STUDIES, TASK_TITLES, Study
+from phimu.training.progress import duration, number
+from phimu.training.stopping import stop_requests
+from phimu.training.threads import cores
+
+NAME = tyro.conf.arg(metavar="NAME", help=", ".join(STUDIES))
+NO_BENCH = "Time and memory are not known here: run `OMP_NUM_THREADS=1 phimu bench` once."
+
+
+def main(arguments: list[str]) -> None:
+    call(_run, arguments, "phimu study", [tyro.conf.FlagCreatePairsOff])
+
+
+def _run(
+    name: Annotated[str, tyro.conf.Positional, NAME],
+    tasks: tuple[str, ...] = (),
+    agents: tuple[str, ...] = (),
+    seeds: int | None = None,
+    steps: int | None = None,
+    preset: str | None = None,
+    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    runs: Path = Path("runs"),
+    data: Path = Path("data"),
+    workers: int | None = None,
+    ray: str | None = None,
+    only: tuple[int, ...] = (),
+    dry_run: bool = False,
+    bench: Path | None = None,
+) -> None:
+    """Carry out a study: finished runs are skipped, broken ones resumed, so kill it as you like.
+
+    Without arguments it is what the paper ran. Each run is a `phimu train` with one thread, in the
+    directory that this command has by itself.
+
+    Args:
+        tasks: instead of the study's: Gymnasium ids, what the paper calls them, or logged data.
+        agents: only these; one that is not in the study is added to it.
+        seeds: how many, from 0 on.
+        steps: environment steps of each run; on logged data updates of the policy.
+        preset: instead of the one with the paper's hyperparameters.
+        settings: of all runs whose agent has them, as in --set batch_size=128 actor_sizes=64,64.
+        runs: where run directories go.
+        data: where the files of logged sets are, such as hopper_medium.hdf5.
+        workers: how many runs at a time; as many as there are cores if not given.
+        ray: run on a Ray cluster: auto for the one that this machine is in, or its address.
+        only: the runs with these numbers in the list of --dry-run, as for an array job.
+        dry_run: list the runs, with the time and memory that they will take, and do nothing.
+        bench: what `phimu bench --json FILE` wrote, for that; by default what it last found here.
+    """
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}: give at least 1.")
+    study = narrow(find_study(name), tasks, agents)
+    study = replace(
+        study,
+        seeds=study.seeds if seeds is None else seeds,
+        steps=study.steps if steps is None else steps,
+        preset=preset or study.preset,
+    )
+    planned = expand(study, _settings(settings), data, runs, _resolve(), only)
+    if dry_run:
+        _list(planned, bench, workers or cores())
+        return
+    start, slots = _launcher(ray, workers)  # first, for Ray has handlers of its own for signals
+    with LiveTable(name) as live, stop_requests() as stop:
+        jobs = carry_out(planned, start, slots, live.show, stop)
+    _report(study, jobs)
+
+
+def _resolve() -> Resolve:
+    opened = functools.lru_cache(maxsize=1)(open_set)  # several in a row want the same set
+    return functools.partial(resolve, opened=opened)
+
+
+def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not text:
+            raise InputError(f"set is {pair!r}: write it as name=value.")
+        found[name.replace("-", "_")] = text
+    return found
+
+
+def _launcher(ray: str | None, workers: int | None) -> tuple[Start, Callable[[], int]]:
+    """How commands are started, and how many at a time."""
+    if ray is None:
+        return Process, lambda: workers or cores()
+    from phimu.studies.ray_cluster import Cluster
+
+    cluster = Cluster(ray)
+    return cluster.start, lambda: min(workers or cluster.cores(), cluster.cores())
+
+
+def _list(planned: list[Run], file: Path | None, workers: int) -> None:
+    """What --dry-run prints."""
+    bench = read_bench(file)
+    table = Table("run", "task", "agent", "seed", "state", box=None, pad_edge=False)
+    for title in ("time", "memory"):
+        table.add_column(title, justify="right")
+    found = []
+    for run in planned:
+        cells = ["?", "?"]
+        if bench is not None:
+            found.append(estimate(run, bench))
+            cells = [duration(found[-1].seconds), _megabytes(found[-1].memory_mb)]
+        table.add_row(str(run.number), run.task, run.label, str(run.seed), _state(run), *cells)
+    Console(width=200).print(table)
+    print(f"\nThe first: phimu train {shlex.join(planned[0].arguments)}\n")
+    if bench is None:
+        print(NO_BENCH)
+        return
+    for count in sorted({1, 2, 4, 8, 16, 32, 64, workers}):
+        if count <= max(workers, len(found)):
+            print(_total(found, count))
+    if bench.threads not in (None, 1):
+        print(f"The bench had {bench.threads} threads, a run has one: it takes longer than this.")
+
+
+def _total(found: list[Estimate], workers: int) -> str:
+    time = duration(shared_out([each.seconds for each in found], workers))
+    needed = sorted((each.memory_mb or 0.0 for each in found), reverse=True)[:workers]
+    return f"{workers:>3} at a time: {time}, {_megabytes(sum(needed))} at most"
+
+
+def _state(run: Run) -> str:
+    step, _ = run.saved()
+    if run.next_command() is None:
+        return "finished"
+    return f"begun, step {step:,}" if step else "new"
+
+
+def _megabytes(size: float | None) -> str:
+    return "?" if size is None else f"{size:,.0f} MB"
+
+
+def _report(study: Study, jobs: list[Job]) -> None:
+    """The scores; then, if some runs failed, that they did."""
+    if any(job.status == "done" for job in jobs):
+        Console(width=200).print("", _scores(study.metric, jobs))
+        print("Mean ± standard deviation over seeds; beside others: phimu report RUNS")
+    failed = [job for job in jobs if job.status == "failed"]
+    if failed:
+        first = f"{failed[0].run.name}: {failed[0].why}"
+        raise InputError(
+            f"{len(failed)} of {len(jobs)} runs failed ({first}); "
+            "once that is mended, the same command goes on with them."
+        )
+
+
+def _scores(metric: str, jobs: list[Job]) -> Table:
+    """A row per task, a column per variant."""
+    done = [job.run for job in jobs if job.status == "done"]
+    results = {result.path.resolve(): result for result in gather([run.path for run in done])}
+    values: dict[tuple[str, str], list[float]] = {}
+    for run in done:
+        result = results[run.path.resolve()]
+        score = result.maze.get(metric) if run.heat_map else result.score
+        if score is not None:
+            values.setdefault((run.task, run.label), []).append(score)
+    labels = list(dict.fromkeys(job.run.label for job in jobs))
+    table = Table(metric, box=None, pad_edge=False)
+    for label in labels:
+        table.add_column(label, justify="right")
+    for task in dict.fromkeys(job.run.task for job in jobs):
+        cells = (_cell(values.get((task, label))) for label in labels)
+        table.add_row(TASK_TITLES.get(task, task), *cells)
+    return table
+
+
+def _cell(scores: list[float] | None) -> str:
+    if scores is None:
+        return "not run"
+    mean, std = mean_and_std(np.array(scores))
+    spread = "" if std is None else f" ± {number(std)}"
+    return f"{number(mean)}{spread} ({len(scores)})"

@@ -1,0 +1,123 @@
+"""`phimu study` in one process: what it lists, what it does not do, and what it says to bad input.
+
+Studies that train are in tests/faults/test_studies.py.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from phimu.cli import main
+from phimu.cli.train import resolve
+from phimu.studies.estimates import shared_out
+from phimu.studies.plan import expand, narrow
+from phimu.studies.tables import STUDIES
+
+PROBE = "phimu/probe-TimeLimit-v0"
+SMALL = ["table1", "--preset", "small", "--steps", "2000", "--seeds", "2", "--tasks"]
+BENCH = {
+    "threads": 2,
+    "updates": [
+        {"name": "large", "gflop": 40.0, "gflops": 80.0},
+        {"name": "small", "gflop": 0.5, "gflops": 50.0},
+    ],
+    "loop": [
+        {"name": "sac 256-256", "first_update_seconds": 5.0, "memory_mb": 500.0},
+        {"name": "ctrl-ucb-m 256-256-256", "first_update_seconds": 9.0, "memory_mb": 600.0},
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def study(*words: object) -> int:
+    return main(["study", *map(str, words)])
+
+
+def finish(path: Path, returns: float) -> None:
+    """What a finished run leaves, as far as it is looked at."""
+    config = {"task": PROBE, "agent": "sac", "settings": {}, "schedule": {}, "seed": 0}
+    folder = path / "checkpoint" / "step-000002000"
+    folder.mkdir(parents=True)
+    (folder / "facts.json").write_text("{}")
+    (path / "config.json").write_text(json.dumps(config | {"seed": int(path.name[-1])}))
+    row = {"step": 2_000, "kind": "evaluation", "return": returns}
+    (path / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+
+
+def test_dry_run_lists_runs_and_starts_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert study(*SMALL, PROBE, "--dry-run") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[1:3]] == [
+        ["1", PROBE, "ctrl-ucb-m", "0", "new", "?", "?"],
+        ["2", PROBE, "ctrl-ucb-l", "0", "new", "?", "?"],
+    ]
+    assert f"phimu train {PROBE} --agent ctrl-ucb-m --preset small --steps 2000" in lines[8]
+    assert "not known here: run `OMP_NUM_THREADS=1 phimu bench`" in lines[-1]
+    assert not Path("runs").exists()
+
+
+def test_dry_run_estimates_time_and_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SAC of preset small has 0.58 GFLOP an update: 1,000 at 50 GFLOP/s take 12 seconds."""
+    file = tmp_path / "bench.json"
+    file.write_text(json.dumps(BENCH))
+    words = "--agents", "sac", "--workers", 2, "--dry-run", "--bench", file
+    assert study(*SMALL, PROBE, *words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[4:] == ["new", "0:21", "507", "MB"]  # 9 s until the first update
+    assert lines[-3:] == [
+        "  1 at a time: 0:41, 507 MB at most",
+        "  2 at a time: 0:21, 1,013 MB at most",
+        "The bench had 2 threads, a run has one: it takes longer than this.",
+    ]
+
+
+def test_runs_are_shared_out_as_workers_get_free() -> None:
+    assert shared_out([5.0, 1.0, 1.0, 1.0, 4.0], 2) == 7.0
+    assert shared_out([5.0, 1.0], 1) == 6.0
+    assert shared_out([5.0, 1.0], 9) == 5.0
+
+
+def test_a_finished_study_is_only_scored(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = replace(
+        narrow(STUDIES["table1"], [PROBE], ["sac"]), preset="small", steps=2_000, seeds=2
+    )
+    runs = expand(asked, {}, Path(), Path("runs"), resolve)
+    for run, returns in zip(runs, (10.0, 14.0), strict=True):
+        finish(run.path, returns)
+    assert study(*SMALL, PROBE, "--agents", "sac") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "table1: 2 of 2 done"
+    assert said[2].split() == ["return", "sac"]
+    assert said[3].split() == [PROBE, "12", "±", "2.83", "(2)"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["table4"], "There is no study 'table4': choose one of table1, table2,"),
+        ([*SMALL, PROBE, "--agents", "dqn"], "agent is 'dqn': choose one of ctrl-ucb-m,"),
+        ([*SMALL, "Pendulun"], "task 'Pendulun' is not a registered Gymnasium id"),
+        ([*SMALL, PROBE, "--only", "7"], "only is 7: give numbers from 1 to 6."),
+        ([*SMALL, PROBE, "--workers", "0"], "workers is 0: give at least 1."),
+        ([*SMALL, PROBE, "--set", "batch_size"], "set is 'batch_size': write it as name=value."),
+        (["table3", "--preset", "small"], "data/halfcheetah_medium.hdf5"),
+        ([*SMALL, PROBE, "--dry-run", "--bench", "x"], "x is not what a whole `phimu bench"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert study(*words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("phimu: ")
+    assert sentence in said
+    assert said.count("\n") == 1
