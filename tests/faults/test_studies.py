@@ -60,7 +60,7 @@ class Driver:
         code = self.process.wait(600)
         said = self.said.read_text()
         assert code == 0, said
-        return said[said.index("\nreturn ") :]
+        return said[said.index("\nreturn ") : said.index("Beside others")]
 
 
 def workers(runs: Path) -> list[int]:
