@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from phimu.agents.offline_presets import offline_preset
 from phimu.cli import main
 from phimu.cli.train import resolve
-from phimu.studies.estimates import shared_out
+from phimu.studies.estimates import _updates, shared_out
 from phimu.studies.plan import expand, narrow
 from phimu.studies.tables import STUDIES
+from phimu.training.run_config import RunConfig
 
 PROBE = "phimu/probe-TimeLimit-v0"
 SMALL = ["table1", "--preset", "small", "--steps", "2000", "--seeds", "2", "--tasks"]
@@ -121,3 +123,12 @@ def test_bad_input_is_one_sentence(
     assert said.startswith("phimu: ")
     assert sentence in said
     assert said.count("\n") == 1
+
+
+def test_updates_on_logged_data_are_counted_by_phase() -> None:
+    brac = RunConfig("walk", "brac", *offline_preset("brac", "small"))
+    assert [count for count, _ in _updates(brac, 25_000)] == [20_000, 5_000]
+    sac = RunConfig("walk", "sac", *offline_preset("sac", "small"))
+    ((count, gflop),) = _updates(sac, 25_000)
+    assert count == 25_000
+    assert gflop == pytest.approx(0.58174, rel=1e-4)  # as `phimu bench` counts SAC's online
