@@ -5,6 +5,7 @@ Studies that train are in tests/faults/test_studies.py.
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,10 @@ def test_updates_on_logged_data_are_counted_by_phase() -> None:
     ((count, gflop),) = _updates(sac, 25_000)
     assert count == 25_000
     assert gflop == pytest.approx(0.58174, rel=1e-4)  # as `phimu bench` counts SAC's online
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray_it_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert study(*SMALL, PROBE, "--ray", "auto") == 2
+    said = capsys.readouterr().err
+    assert said == 'phimu: --ray needs a package: pip install "phimu[ray]".\n'
