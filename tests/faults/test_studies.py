@@ -60,7 +60,7 @@ class Driver:
         code = self.process.wait(600)
         said = self.said.read_text()
         assert code == 0, said
-        return said[said.index("\nreturn ") :]
+        return said[said.index("\nreturn ") : said.index("Beside others")]
 
 
 def workers(runs: Path) -> list[int]:
@@ -153,8 +153,9 @@ def disturb(driver: Driver, what: str) -> None:
         wait_for(lambda: not workers(driver.runs), 60)
     if what == "stop":
         driver.process.send_signal(signal.SIGINT)
-        assert driver.process.wait(60) in (0, 130), driver.said.read_text()
-        assert workers(driver.runs) == []
+        code = driver.process.wait(60)
+        assert code in (0, 130, -signal.SIGINT), driver.said.read_text()  # the last at its start
+        assert code < 0 or not workers(driver.runs)
 
 
 class Node:

@@ -5,15 +5,18 @@ Studies that train are in tests/faults/test_studies.py.
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from phimu.agents.offline_presets import offline_preset
 from phimu.cli import main
 from phimu.cli.train import resolve
-from phimu.studies.estimates import shared_out
+from phimu.studies.estimates import _updates, shared_out
 from phimu.studies.plan import expand, narrow
 from phimu.studies.tables import STUDIES
+from phimu.training.run_config import RunConfig
 
 PROBE = "phimu/probe-TimeLimit-v0"
 SMALL = ["table1", "--preset", "small", "--steps", "2000", "--seeds", "2", "--tasks"]
@@ -121,3 +124,19 @@ def test_bad_input_is_one_sentence(
     assert said.startswith("phimu: ")
     assert sentence in said
     assert said.count("\n") == 1
+
+
+def test_updates_on_logged_data_are_counted_by_phase() -> None:
+    brac = RunConfig("walk", "brac", *offline_preset("brac", "small"))
+    assert [count for count, _ in _updates(brac, 25_000)] == [20_000, 5_000]
+    sac = RunConfig("walk", "sac", *offline_preset("sac", "small"))
+    ((count, gflop),) = _updates(sac, 25_000)
+    assert count == 25_000
+    assert gflop == pytest.approx(0.58174, rel=1e-4)  # as `phimu bench` counts SAC's online
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray_it_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert study(*SMALL, PROBE, "--ray", "auto") == 2
+    said = capsys.readouterr().err
+    assert said == 'phimu: --ray needs a package: pip install "phimu[ray]".\n'

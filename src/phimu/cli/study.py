@@ -2,6 +2,7 @@
 
 import functools
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from phimu.studies.plan import Resolve, Run, expand, find_study, narrow
 from phimu.studies.runner import Job, Start, carry_out
 from phimu.studies.scores import gather
 from phimu.studies.statistics import mean_and_std
-from phimu.studies.tables import STUDIES, TASK_TITLES, Study
+from phimu.studies.tables import STUDIES, TASK_TITLES
 from phimu.training.progress import duration, number
 from phimu.training.stopping import stop_requests
 from phimu.training.threads import cores
@@ -88,7 +89,7 @@ def _run(
     start, slots = _launcher(ray, workers)  # first, for Ray has handlers of its own for signals
     with LiveTable(name) as live, stop_requests() as stop:
         jobs = carry_out(planned, start, slots, live.show, stop)
-    _report(study, jobs)
+    _report(study.metric, jobs, runs)
 
 
 def _resolve() -> Resolve:
@@ -113,7 +114,7 @@ def _launcher(ray: str | None, workers: int | None) -> tuple[Start, Callable[[],
     from phimu.studies.ray_cluster import Cluster
 
     cluster = Cluster(ray)
-    return cluster.start, lambda: min(workers or cluster.cores(), cluster.cores())
+    return cluster.start, lambda: min(cluster.cores(), workers or sys.maxsize)
 
 
 def _list(planned: list[Run], file: Path | None, workers: int) -> None:
@@ -158,11 +159,11 @@ def _megabytes(size: float | None) -> str:
     return "?" if size is None else f"{size:,.0f} MB"
 
 
-def _report(study: Study, jobs: list[Job]) -> None:
+def _report(metric: str, jobs: list[Job], runs: Path) -> None:
     """The scores; then, if some runs failed, that they did."""
     if any(job.status == "done" for job in jobs):
-        Console(width=200).print("", _scores(study.metric, jobs))
-        print("Mean ± standard deviation over seeds; beside others: phimu report RUNS")
+        Console(width=200).print("", _scores(metric, jobs))
+        print(f"Mean ± standard deviation over seeds. Beside others: phimu report {runs}")
     failed = [job for job in jobs if job.status == "failed"]
     if failed:
         first = f"{failed[0].run.name}: {failed[0].why}"

@@ -13,6 +13,7 @@ from rich.text import Text
 from phimu.studies.runner import ACTIVE, Job, Status
 from phimu.training.progress import duration, number
 
+REFRESH_SECONDS = 1.0  # of the live table
 PLAIN_SECONDS = 60.0  # between plain lines where nothing changes
 ORDER: tuple[Status, ...] = ("failed", *ACTIVE, "done")
 STYLES = {"failed": "red", "running": "cyan", "done": "green"}
@@ -26,8 +27,9 @@ class LiveTable:
         self._title = title
         self._console = console or Console()
         self._live: Live | None = None
+        self._jobs: list[Job] = []
         self._known: dict[int, Status] = {}
-        self._said_at = time.monotonic()
+        self._shown_at = 0.0
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live = Live(console=self._console, auto_refresh=False)
 
@@ -43,14 +45,21 @@ class LiveTable:
         trace: TracebackType | None,
     ) -> None:
         if self._live:
+            self._draw(self._live)
             self._live.stop()
 
     def show(self, jobs: list[Job]) -> None:
-        if self._live:
-            rows = max(1, self._console.height - MARGIN)
-            self._live.update(table(self._title, jobs, rows), refresh=True)
-        else:
+        """Cheap enough to be called all the time."""
+        self._jobs = jobs
+        if not self._live:
             self._show_changes(jobs)
+        elif time.monotonic() - self._shown_at >= REFRESH_SECONDS:
+            self._draw(self._live)
+
+    def _draw(self, live: Live) -> None:
+        rows = max(1, self._console.height - MARGIN)
+        live.update(table(self._title, self._jobs, rows), refresh=True)
+        self._shown_at = time.monotonic()
 
     def _show_changes(self, jobs: list[Job]) -> None:
         first, now = not self._known, time.monotonic()
@@ -59,12 +68,12 @@ class LiveTable:
         for job in [] if first else changed:
             parts = [job.run.name, job.status, _result(job), job.why]
             self._say("  ".join(part for part in parts if part))
-        if first or now - self._said_at >= PLAIN_SECONDS:
+        if first or now - self._shown_at >= PLAIN_SECONDS:
             self._say(f"{self._title}: {summary(jobs)}")
 
     def _say(self, text: str) -> None:
         print(text, file=self._console.file, flush=True)
-        self._said_at = time.monotonic()
+        self._shown_at = time.monotonic()
 
 
 def summary(jobs: list[Job]) -> str:

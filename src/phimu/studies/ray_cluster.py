@@ -18,12 +18,13 @@ LOST = -1  # the code of a command whose end nobody saw
 def _work(command: list[str], directory: str) -> tuple[int, str]:
     """On some machine of the cluster: the command in a process of its own, there to be killed."""
     process = Process(command, Path(directory))
-    while (end := process.end()) is None:
+    while True:
         try:
-            time.sleep(POLL_SECONDS)
+            while (end := process.end()) is None:
+                time.sleep(POLL_SECONDS)
+            return end.code, end.said
         except KeyboardInterrupt:  # how Ray cancels a task
             process.stop()
-    return end.code, end.said
 
 
 class Cluster:
@@ -37,8 +38,9 @@ class Cluster:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="error")
         except (ConnectionError, ValueError, RuntimeError) as error:
+            why = str(error).partition("\n")[0]
             raise InputError(
-                f"There is no Ray cluster at {address!r} ({error}): start one with "
+                f"There is no Ray cluster at {address!r} ({why}): start one with "
                 "`ray start --head --include-dashboard=false`, or name its address."
             ) from error
         self._ray: Any = ray
