@@ -24,6 +24,7 @@ COMMANDS = {
     "tasks": Command("tasks", "main", "list tasks with sizes and published scores, or draw them"),
     "agents": Command("agents", "main", "list agents and presets"),
     "bench": Command("bench", "main", "measure speed, as ratios within one run"),
+    "theory": Command("theory", "main", "the paper's theory, run on finite MDPs"),
     "demo": Command("demo", "main", "the paper's first figure, in about five minutes"),
 }
 

@@ -131,7 +131,7 @@ def open_run(
         _write_json(path / CONFIG, config)
     else:
         _refuse_other_config(path, read_config(path), config)
-    session = _session(command) | (facts or {})
+    session = session_facts(command) | (facts or {})
     if (path / MANIFEST).exists():
         manifest = _read_json(path / MANIFEST)
         manifest["sessions"] = [*manifest.get("sessions", []), session]
@@ -193,7 +193,8 @@ def read_config(path: Path) -> dict[str, Any]:
     return _read_json(file)
 
 
-def _session(command: list[str]) -> dict[str, Any]:
+def session_facts(command: list[str]) -> dict[str, Any]:
+    """What a result can be traced back with."""
     return {
         "command": list(command),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,0 +1,1 @@
+"""The paper's theory, run on finite MDPs where the truth is known."""

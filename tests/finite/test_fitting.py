@@ -1,0 +1,138 @@
+"""Estimates: known maxima, and NCE near the maximum likelihood when K is large."""
+
+import numpy as np
+import pytest
+
+from phimu.finite import models
+from phimu.finite.estimators import LOSSES, binary, draw, maximum_likelihood, ranking
+from phimu.finite.fitting import (
+    Factors,
+    exponential,
+    fit,
+    linear,
+    linear_features,
+    probabilities,
+    table,
+    total_losses,
+)
+from phimu.finite.mdp import transition_of
+from phimu.finite.precision import exact
+
+OBSERVATIONS, ACTIONS, DIM = 5, 2, 2
+PAIRS = np.full((OBSERVATIONS, ACTIONS), 1 / (OBSERVATIONS * ACTIONS))
+MDP = models.random_low_rank(OBSERVATIONS, ACTIONS, DIM, seed=1)
+
+
+def sampled(negatives, size=1_000, seed=0):
+    return draw(np.random.default_rng(seed), MDP, PAIRS, size, negatives)
+
+
+def frequencies(sample):
+    counts = np.zeros((OBSERVATIONS, ACTIONS, OBSERVATIONS))
+    np.add.at(counts, (sample.observation, sample.action, sample.next_observation), 1)
+    return counts / counts.sum(axis=2, keepdims=True)
+
+
+def estimate(loss, model, first, sample, base=MDP.base_measure):
+    found = fit(loss, model, first, sample, base, tolerance=1e-7)
+    assert found.gradient <= 1e-7
+    read = exact(lambda parameters: probabilities(model(parameters, base), base))
+    return read(found.parameters), found
+
+
+def furthest(one, two):
+    """The largest total variation over (s, a)."""
+    return 0.5 * np.abs(one - two).sum(axis=2).max()
+
+
+def random_factors(seed=0):
+    rng = np.random.default_rng(seed)
+    shapes = (OBSERVATIONS, ACTIONS, DIM), (OBSERVATIONS, DIM)
+    return Factors(*(rng.normal(size=shape) for shape in shapes))
+
+
+def test_likelihood_of_a_table_is_the_frequencies():
+    sample = sampled(1)
+    found, _ = estimate(maximum_likelihood, table, np.zeros(MDP.transition.shape), sample)
+    assert furthest(found, frequencies(sample)) < 1e-5
+
+
+@pytest.mark.parametrize("loss", [ranking, binary])
+def test_contrast_of_a_table_nears_the_frequencies(loss):
+    first = np.zeros(MDP.transition.shape)
+    few, _ = estimate(loss, table, first, sampled(4))
+    many, found = estimate(loss, table, first, sampled(20_000))
+    expected = frequencies(sampled(20_000))
+    assert furthest(many, expected) < 0.01 < furthest(few, frequencies(sampled(4)))
+    assert abs(found.log_normaliser) < 0.01
+
+
+def test_negatives_count_by_their_ratio_to_a_base_measure_that_is_not_uniform():
+    base = np.array([0.4, 0.3, 0.1, 0.1, 0.1])
+    sample = draw(np.random.default_rng(0), MDP._replace(base_measure=base), PAIRS, 1_000, 20_000)
+    found, _ = estimate(ranking, table, np.zeros(MDP.transition.shape), sample, base)
+    assert furthest(found, frequencies(sample)) < 0.01
+
+
+@pytest.mark.parametrize("loss", [ranking, binary])
+def test_learned_factors_near_those_of_the_likelihood(loss):
+    sample = sampled(20_000)
+    best, found = estimate(maximum_likelihood, linear, random_factors(), sample)
+    near, _ = estimate(loss, linear, found.parameters, sample)
+    assert furthest(near, best) < 0.01
+    assert furthest(best, MDP.transition) < 0.2
+
+
+def test_linear_features_are_a_linear_mdp():
+    phi, mu = exact(linear_features)(random_factors(), MDP.base_measure)
+    np.testing.assert_allclose(phi.sum(axis=2), 1)
+    np.testing.assert_allclose(MDP.base_measure @ mu, 1)
+    ratio = exact(linear)(random_factors(), MDP.base_measure)
+    expected = transition_of(phi, mu, MDP.base_measure)
+    np.testing.assert_allclose(np.exp(ratio) * MDP.base_measure, expected, rtol=1e-12)
+
+
+def test_exponential_ratio_is_left_as_it_is():
+    factors = random_factors()
+    ratio = exact(exponential)(factors, MDP.base_measure)
+    np.testing.assert_allclose(ratio[2, 1, 3], factors.phi[2, 1] @ factors.mu[3])
+    rows = exact(probabilities)(ratio, MDP.base_measure)
+    np.testing.assert_allclose(rows.sum(axis=2), 1)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_true_model_is_found_among_candidates(name):
+    every = [models.random_low_rank(OBSERVATIONS, ACTIONS, DIM, seed=seed) for seed in range(6)]
+    ratios = np.log(np.stack([mdp.transition for mdp in every]) / MDP.base_measure)
+    totals = total_losses(LOSSES[name], ratios, sampled(16, 400), MDP.base_measure)
+    assert totals.shape == (6,)
+    assert totals.argmin() == 1
+
+
+def test_a_candidate_that_rules_out_the_data_is_out():
+    never = np.where(np.arange(OBSERVATIONS) == 0, -np.inf, 0.0)
+    impossible = np.broadcast_to(never, MDP.transition.shape)
+    ratios = np.stack([impossible, np.log(MDP.transition / MDP.base_measure)])
+    for loss in LOSSES.values():
+        totals = total_losses(loss, ratios, sampled(4), MDP.base_measure)
+        assert np.isposinf(totals[0])
+        assert np.isfinite(totals[1])
+
+
+def test_each_candidate_has_the_normaliser_that_suits_it():
+    ratio = np.log(MDP.transition / MDP.base_measure)
+    sample = sampled(16)
+    totals = total_losses(binary, np.stack([ratio, ratio + 3.0]), sample, MDP.base_measure)
+    assert totals[0] == pytest.approx(totals[1], rel=1e-12)
+    rows = ratio[sample.observation, sample.action]
+    grid = [exact(binary)(rows, sample, MDP.base_measure, c).sum() for c in np.linspace(-2, 2, 81)]
+    assert totals[0] <= min(grid) + 1e-9
+
+
+@pytest.mark.parametrize("name", ["maximum_likelihood", "ranking"])
+def test_totals_of_two_samples_add_up(name):
+    ratios = np.log(MDP.transition / MDP.base_measure)[None]
+    parts = [sampled(4, 100, seed) for seed in range(2)]
+    both = type(parts[0])(*(np.concatenate(pair) for pair in zip(*parts, strict=True)))
+    totals = [total_losses(LOSSES[name], ratios, x, MDP.base_measure)[0] for x in (*parts, both)]
+    assert totals[0] + totals[1] == pytest.approx(totals[2], rel=1e-12)
