@@ -90,6 +90,7 @@ class Algorithm(NamedTuple):
     learner: Learner
     explore: Explore
     uniform_action: bool = True
+    policies: int = 1  # how many collect in turn
 
 
 def optimistic(constants: Constants) -> Explore:
@@ -122,7 +123,7 @@ def run(algorithm: Algorithm, mdp: FiniteMDP, key: Array, plans: int, batch: int
     """
     world = simulator(mdp)
     observations, actions = mdp.reward.shape
-    uniform = jnp.full((1, observations, actions), 1 / actions)
+    uniform = jnp.full((algorithm.policies, observations, actions), 1 / actions)
 
     def value(policy: Array) -> Array:
         return evaluate(mdp.transition, mdp.reward, mdp.discount, policy).value @ mdp.start

@@ -22,11 +22,19 @@ def uniform() -> Explore:
     return epsilon_greedy(1.0)
 
 
-def epsilon_greedy(uniform_mix: float) -> Explore:
-    """Collects with the plan, and with uniform actions in `uniform_mix` of all steps."""
+def epsilon_greedy(uniform_mix: float, hopeful: bool = False) -> Explore:
+    """Collects with the plan, and with uniform actions in `uniform_mix` of all steps.
+
+    To expect nothing, a pair (s, a) that was never seen stays where it is. `hopeful` leaves it the
+    row of the base measure, which leads to a reward that is known to be somewhere: optimism by
+    accident.
+    """
 
     def explore(estimate: Estimate, visits: Array, mdp: FiniteMDP, key: Array) -> Decision:
-        del visits
+        if not hopeful:
+            stay = jnp.broadcast_to(jnp.eye(len(visits))[:, None], estimate.transition.shape)
+            known = jnp.where((visits > 0)[..., None], estimate.transition, stay)
+            estimate = estimate._replace(transition=known)
         policy = _plan(estimate, mdp, key)
         mixed = (1 - uniform_mix) * policy + uniform_mix / policy.shape[1]
         return Decision(mixed[None], policy)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from phimu.finite.collecting import Transitions, count
+from phimu.finite.estimators import Loss, Sample
 from phimu.finite.mdp import FiniteMDP
 from phimu.types import Array
 
@@ -149,3 +150,50 @@ def _normalised(ratio: Array, mdp: FiniteMDP) -> Array:
 def _of_ratio(ratio: Array, mdp: FiniteMDP) -> Estimate:
     rows = ratio * mdp.base_measure[None, None]
     return Estimate(rows, rows)
+
+
+class Shifted(NamedTuple):
+    """A finite class: phi* and mu*, but in each group of observations the actions are shifted.
+
+    phi_k(s, a) = phi*(s, a + k), in a circle, with a k for each group: A^groups models, one of them
+    the truth. Of a combination lock these are all codes. A loss is a sum over the data, so its
+    smallest total is found group by group, whatever the number of models.
+    """
+
+    group: Array  # of each observation [S]
+    first: Array  # which k of a group is tried first: equals are not told from the truth [groups]
+    totals: Array  # the loss of each k over the group's data [groups, A]
+
+
+def shifts_by(loss: Loss, negatives: int, per_group: int) -> Learner:
+    """The smallest total of `loss`; observations are grouped `per_group` in a row."""
+
+    def init(mdp: FiniteMDP) -> Shifted:
+        observations, actions = mdp.reward.shape
+        groups = observations // per_group
+        first = jax.random.randint(jax.random.PRNGKey(groups), (groups,), 0, actions)
+        return Shifted(
+            jnp.arange(observations) // per_group, first, jnp.zeros((groups, actions))
+        )
+
+    def learn(memory: Shifted, mdp: FiniteMDP, new: Transitions, key: Array) -> Shifted:
+        noise = _noise(key, mdp, len(new.action), negatives).astype(float)
+        log_ratio = jnp.log(mdp.transition / mdp.base_measure[None, None])
+        group = memory.group[new.observation]
+
+        def total(shift: Array) -> Array:
+            action = (new.action + shift + memory.first[group]) % mdp.reward.shape[1]
+            rows = log_ratio[new.observation, action]
+            losses = loss(rows, Sample(*new, noise), mdp.base_measure, jnp.zeros(()))
+            return jnp.zeros(len(memory.totals)).at[group].add(losses)
+
+        shifts = jnp.arange(mdp.reward.shape[1])
+        return memory._replace(totals=memory.totals + jax.vmap(total, out_axes=1)(shifts))
+
+    def read(memory: Shifted, mdp: FiniteMDP) -> Estimate:
+        best = memory.totals.argmin(axis=1) + memory.first
+        actions = jnp.arange(mdp.reward.shape[1])[None] + best[memory.group][:, None]
+        where = (jnp.arange(len(memory.group))[:, None], actions % mdp.reward.shape[1])
+        return Estimate(mdp.phi[where], mdp.transition[where])
+
+    return Learner(init, learn, read)
