@@ -83,6 +83,26 @@ def test_learned_factors_near_those_of_the_likelihood(loss):
     assert furthest(best, MDP.transition) < 0.2
 
 
+def test_binary_needs_a_z_that_is_the_same_everywhere():
+    """exp(<phi, mu>) with a known phi: Z differs from pair to pair, and c is one number."""
+    rng = np.random.default_rng(0)
+    phi = rng.normal(size=(OBSERVATIONS, ACTIONS, DIM))
+    f = np.exp(phi @ rng.normal(size=(DIM, OBSERVATIONS)))
+    base = MDP.base_measure
+    mdp = models.tabular(f / f.sum(axis=2, keepdims=True), np.zeros(PAIRS.shape), base, 0.9)
+    sample = draw(rng, mdp, PAIRS, 1_000, 20_000)
+
+    def model(mu, base_measure):
+        return exponential(Factors(phi, mu), base_measure)
+
+    best, likely, chosen = (
+        estimate(loss, model, np.zeros((OBSERVATIONS, DIM)), sample)[0]
+        for loss in (maximum_likelihood, ranking, binary)
+    )
+    assert furthest(likely, best) < 0.01
+    assert furthest(chosen, best) > 0.05
+
+
 def test_linear_features_are_a_linear_mdp():
     phi, mu = exact(linear_features)(random_factors(), MDP.base_measure)
     np.testing.assert_allclose(phi.sum(axis=2), 1)

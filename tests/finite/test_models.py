@@ -124,6 +124,8 @@ def test_decoy_is_paid_for_the_first_wrong_action_only():
         (lambda: models.river_swim(1), "length"),
         (lambda: models.river_swim(discount=1.0), "discount"),
         (lambda: models.combination_lock(0, 2), "horizon"),
+        (lambda: models.block_mdp(2, 0, 2), "actions"),
+        (lambda: models.random_low_rank(4, 2, 0), "feature_dim"),
         (lambda: models.combination_lock(2, 2, noise=2.0), "noise"),
     ],
 )

@@ -5,6 +5,10 @@ from pathlib import Path
 from phimu.cli import Command, unknown
 from phimu.cli.arguments import call
 from phimu.errors import InputError
+from phimu.studies.theory import consistency_reading
+from phimu.studies.theory.consistency import consistency as measure
+from phimu.studies.theory.report import write
+from phimu.training.compilation import cache_compilation
 
 SUBCOMMANDS = {
     "consistency": Command("theory", "consistency", "NCE against maximum likelihood as K grows"),
@@ -30,6 +34,7 @@ def main(arguments: list[str]) -> None:
     name, *rest = arguments
     if name not in SUBCOMMANDS:
         raise InputError(unknown(name, SUBCOMMANDS, "subcommand of theory"))
+    cache_compilation()
     SUBCOMMANDS[name].run(rest)
 
 
@@ -55,9 +60,7 @@ def _consistency(
         negatives: the values of K.
         out: the directory for consistency.png, .csv, .md and .json.
     """
-    from phimu.studies.theory import consistency_reading as read
-    from phimu.studies.theory.consistency import consistency
-    from phimu.studies.theory.report import write
-
-    rows = consistency(seeds, transitions, negatives)
-    write(out, "consistency", rows, read.reading(rows), read.figure(rows))
+    rows = measure(seeds, transitions, negatives)
+    reading = consistency_reading.reading(rows)
+    write(out, "consistency", rows, reading, consistency_reading.figure(rows))
+    print(reading)

@@ -78,7 +78,7 @@ def draw(
     observations, actions = pairs.shape
     index = rng.choice(pairs.size, size, p=pairs.reshape(-1))
     observation, action = np.divmod(index, actions)
-    below = np.cumsum(mdp.transition[observation, action], axis=1) < rng.uniform(size=(size, 1))
+    below = np.cumsum(mdp.transition[observation, action], axis=1) <= rng.uniform(size=(size, 1))
     return Sample(
         observation,
         action,

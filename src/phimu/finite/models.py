@@ -44,6 +44,7 @@ def random_low_rank(
     observations: int, actions: int, feature_dim: int, discount: float = 0.9, seed: int = 0
 ) -> FiniteMDP:
     """phi and the distributions mu_i p are uniform on their simplices, theta on the cube."""
+    _refuse_nothing(observations=observations, actions=actions, feature_dim=feature_dim)
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.ones(feature_dim), (observations, actions))
     emission = rng.dirichlet(np.ones(observations), feature_dim)
@@ -52,16 +53,13 @@ def random_low_rank(
 
 
 def block_mdp(
-    latents: int,
-    actions: int,
-    per_latent: int,
-    discount: float = 0.9,
-    seed: int = 0,
+    latents: int, actions: int, per_latent: int, discount: float = 0.9, seed: int = 0
 ) -> FiniteMDP:
     """A random MDP of latent states, each seen as one of `per_latent` observations of its own.
 
     phi(s, a) is the distribution of the next latent state and mu_z p how z is seen, so d = latents.
     """
+    _refuse_nothing(latents=latents, actions=actions, per_latent=per_latent)
     rng = np.random.default_rng(seed)
     moves = rng.dirichlet(np.ones(latents), (latents, actions))
     emission = np.kron(np.eye(latents), np.ones(per_latent))
@@ -87,13 +85,12 @@ def combination_lock(
     the bad one, and that only to the next bad one. The good action of the last level is paid 1 and
     leads to a goal, which leads, as all else there does, to an end without reward that is never
     left; it stands for the end of an episode. Each latent state is seen as one of `per_latent`
-    observations; with probability `noise` one of the level's others is seen, and the walk goes on
-    from what is seen. `decoy` is paid for the wrong action of the first level.
+    observations; with probability `noise` any of its level's is seen, and the walk goes on from
+    what is seen. `decoy` is paid for the wrong action of the first level.
 
     d = 2 horizon: the good two are always entered together, so they share a component of phi.
     """
-    if min(horizon, actions, per_latent) < 1:
-        raise InputError("horizon, actions and per_latent of a lock must be at least 1.")
+    _refuse_nothing(horizon=horizon, actions=actions, per_latent=per_latent)
     if not 0 <= noise <= 1 or not 0 <= decoy <= 1:
         raise InputError(f"noise is {noise} and decoy is {decoy}: give numbers from 0 to 1.")
     opens = np.random.default_rng(seed).integers(actions, size=(horizon, 2, 1))
@@ -109,7 +106,8 @@ def combination_lock(
         seen[2 * level - 2 : 2 * level, 3 * level : 3 * level + 3] = (1 - noise) * own + noise / 3
     seen[-2:, -2:] = np.eye(2)
     theta = np.zeros(2 * horizon)
-    theta[1], theta[-2], theta[-1] = decoy, 1, 0
+    theta[1], theta[-2] = decoy, 1
+    theta[-1] = 0  # after a single level the wrong action leads to the end, which pays nothing
     return through_latents(
         np.repeat(np.eye(2 * horizon)[leads_to], per_latent, axis=0),
         np.kron(seen, uniform(per_latent)),
@@ -129,3 +127,9 @@ def through_latents(
 
 def uniform(size: int) -> np.ndarray:
     return np.full(size, 1 / size)
+
+
+def _refuse_nothing(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise InputError(f"{name} is {size}: give at least 1.")

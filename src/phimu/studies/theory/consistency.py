@@ -73,7 +73,7 @@ def consistency(seeds: int, transitions: int, negatives: Sequence[int]) -> list[
 
 
 def _linear_problem(seed: int, transitions: int, negatives: Sequence[int]) -> Problem:
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])  # other numbers than the MDP's own
     mdp = models.random_low_rank(OBSERVATIONS, ACTIONS, FEATURES, seed=seed)
     first = Factors(rng.normal(size=mdp.phi.shape), rng.normal(size=mdp.mu.shape))
     return _problem(rng, mdp, mdp.phi, first, transitions, negatives)

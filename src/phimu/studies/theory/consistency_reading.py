@@ -5,15 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from phimu.studies.figures import GREY, LINE_COLOURS
 from phimu.studies.theory.consistency import CLASSES, CONTRASTS, Row
 
 CLOSE = 0.01  # total variation, below which two estimates count as one
 TITLES = {
-    "linear": "linear, phi and mu learned: Z = 1",
-    "exponential / Z": "exponential / Z, phi known: Z = 1",
-    "exponential": "exponential, phi known: Z varies",
+    "linear": "Linear, phi and mu learned, Z = 1",
+    "exponential / Z": "Exponential / Z, phi known, Z = 1",
+    "exponential": "Exponential, phi known, Z varies",
 }
 
 
@@ -29,36 +30,39 @@ def sizes(rows: Sequence[Row]) -> list[int]:
 
 def reading(rows: Sequence[Row]) -> str:
     """What the numbers say, whatever they are."""
-    largest = sizes(rows)[-1]
+    seeds = 1 + max(row.seed for row in rows)
     parts = [
-        "Total variation between the NCE and the maximum likelihood estimate, median over "
-        f"{1 + max(row.seed for row in rows)} seeds, from K = {sizes(rows)[0]} to {largest:,}."
+        "Total variation between the NCE and the maximum likelihood estimate from "
+        f"K = {sizes(rows)[0]:,} to {sizes(rows)[-1]:,}, median over {seeds} seeds."
     ]
     for models in CLASSES:
-        both = " ".join(_sentence(rows, models, loss) for loss in CONTRASTS)
-        parts.append(f"{TITLES[models]}. {both}")
+        both = "; ".join(_clause(rows, models, loss) for loss in CONTRASTS)
+        parts.append(f"{TITLES[models]}: {both}.")
     steepest = max(row.gradient for row in rows)
-    parts.append(f"No gradient was left with an entry above {steepest:.1g}.")
+    parts.append(f"No search ended with a gradient above {steepest:.1g}.")
     return " ".join(parts)
 
 
-def _sentence(rows: Sequence[Row], models: str, loss: str) -> str:
+def _clause(rows: Sequence[Row], models: str, loss: str) -> str:
     values = to_likelihood(rows, models, loss)
-    seeds, last = len(values), values[:, -1]
-    middle = np.median(values, axis=0)
+    seeds, middle, last = len(values), np.median(values, axis=0), values[:, -1]
     falls = int((np.diff(values, axis=1) < 0).all(axis=1).sum())
     said = (
-        f"{loss.capitalize()}: {middle[0]:.3f} to {middle[-1]:.4f}, smaller with every K on "
-        f"{falls} of {seeds} seeds"
+        f"{loss} goes from {middle[0]:.2g} to {middle[-1]:.2g}, down with every K on {falls} of "
+        f"{seeds} seeds, and"
     )
     if last.max() < CLOSE:
-        return f"{said}; at most {last.max():.4f} in the end, so it agrees with the likelihood."
-    own = np.median([row.likelihood_to_truth for row in rows if row.models == models])
+        return f"{said} agrees with the likelihood: at most {last.max():.2g} in the end"
     return (
-        f"{said}; {last.min():.3f} to {last.max():.3f} in the end, so it does not agree, on "
-        f"{int((last >= CLOSE).sum())} of {seeds} seeds (the likelihood's own distance from the "
-        f"truth is {own:.3f})."
+        f"{said} does not agree with the likelihood on {int((last >= CLOSE).sum())} of them: "
+        f"{last.min():.2g} to {last.max():.2g} in the end, while the likelihood's own distance "
+        f"from the truth is {_own(rows, models):.2g}"
     )
+
+
+def _own(rows: Sequence[Row], models: str) -> float:
+    """The median distance from the likelihood's estimate to the truth."""
+    return float(np.median([row.likelihood_to_truth for row in rows if row.models == models]))
 
 
 def figure(rows: Sequence[Row]) -> Figure:
@@ -84,9 +88,12 @@ def _draw(axes: Axes, rows: Sequence[Row], models: str) -> None:
         axes.loglog(sizes(rows), values.T, c=colour, ls=style, lw=0.7, alpha=0.45)
         middle = np.median(values, axis=0)
         axes.loglog(sizes(rows), middle, c=colour, ls=style, lw=2.4, label=f"{loss}, median")
-    own = np.median([row.likelihood_to_truth for row in rows if row.models == models])
-    axes.axhline(own, c=GREY, ls=":", lw=1.4, label="from the likelihood's estimate to the truth")
+    label = "from the likelihood's estimate to the truth, median"
+    axes.axhline(_own(rows, models), c=GREY, ls=":", lw=1.4, label=label)
     axes.set_title(TITLES[models], fontsize=10.5)
+    axes.set_xticks(sizes(rows))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.minorticks_off()
     axes.set_xlabel("K, negatives of a transition", fontsize=11)
     axes.grid(color="#dadce0", lw=0.7)
     axes.set_axisbelow(True)

@@ -1,0 +1,43 @@
+"""`phimu theory`."""
+
+import csv
+import json
+
+import pytest
+from matplotlib.figure import Figure
+
+from phimu.cli import main
+from phimu.studies.theory import report
+from phimu.studies.theory.consistency import Row
+
+
+def test_help_names_the_subcommands(capsys):
+    assert main(["theory"]) == 0
+    assert "consistency" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["consistancy"], "Did you mean consistency?"),
+        (["consistency", "--seeds", "0"], "seeds is 0"),
+        (["consistency", "--negatives", "8", "1"], "negatives"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, word, capsys):
+    assert main(["theory", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert word in said
+
+
+def test_what_is_written(tmp_path):
+    rows = [Row("linear", "ranking", 0, 8, 0.123456789, 0.5, 0.25, 1e-7)]
+    report.write(tmp_path / "new", "consistency", rows, "It falls.", Figure())
+    written = {path.suffix: path for path in (tmp_path / "new").iterdir()}
+    assert set(written) == {".png", ".csv", ".md", ".json"}
+    found = list(csv.DictReader(written[".csv"].open()))
+    assert found[0]["to_likelihood"] == "0.123457"
+    assert found[0]["negatives"] == "8"
+    assert written[".md"].read_text() == "It falls.\n"
+    assert {"command", "revision", "versions"} <= set(json.loads(written[".json"].read_text()))
