@@ -1,9 +1,9 @@
 """Algorithm 2 (CTRL-LCB) on finite MDPs, line for line, and what it is compared with.
 
-phi is e_(s,a) here, as for the tables of section 4.1, so the penalty of (s, a) is that of how often
-it is in the data. With the rows of P-hat as phi, which Algorithm 1 uses, an action that is not in
-the data gets the row of the base measure, whose penalty is small: the theorem asks for a behaviour
-that takes every action (omega), and without it nothing protects from the missing one.
+The study gives it phi = e_(s,a), as for the tables of section 4.1, so that the penalty of (s, a)
+says how often it is in the data. With the rows of P-hat as phi, which serve Algorithm 1, an action
+that is not in the data has the row of the base measure, and a small penalty: the theorem asks for a
+behaviour that takes every action (omega), and nothing protects from one that is missing.
 """
 
 import jax.numpy as jnp
@@ -18,30 +18,22 @@ def one_hot_pairs(observations: int, actions: int) -> Array:
     return jnp.eye(observations * actions).reshape(observations, actions, -1)
 
 
-def penalised_plan(
-    phi: Array,
-    transition: Array,
-    visits: Array,
-    reward: Array,
-    discount: Array,
-    omega: Array,
-    constants: Constants,
+def penalty(
+    phi: Array, visits: Array, discount: Array, omega: Array, constants: Constants
 ) -> Array:
-    """Lines 3-5: the best policy of the learned P-hat with r - b [S, A].
+    """Lines 3-4: min(alpha sqrt(phi' Sigma^-1 phi), 2) [S, A], for `visits` [S, A] in the data.
 
-    `visits` [S, A] is how often each pair is in the data; `omega` is the theorem's. It writes
-    max pi_b(a|s), by which more of one action would ask for more care; its source has the
-    largest 1 / pi_b(a|s).
+    `omega` is the largest 1 / pi_b(a|s). Deviation: the paper prints the largest pi_b(a|s), which
+    is at most 1 even if actions are missing; Rep-LCB's theorem, which it follows, has the inverse.
     """
     feature_dim = phi.shape[2]
-    scale = constants.bonus_scale(visits.sum(), omega, feature_dim, discount)
-    penalty = bonus(phi, visits, scale, constants.ridge(visits.sum(), feature_dim))
+    scale = constants.bonus_scale(1, omega, feature_dim, discount)  # offline neither has an n
+    return bonus(phi, visits, scale, constants.ridge(1, feature_dim))
+
+
+def penalised_plan(transition: Array, reward: Array, penalty: Array, discount: Array) -> Array:
+    """Line 5: the best policy of the learned P-hat [S, A, S] with r - b: [S, A]."""
     return policy_iteration(transition, reward - penalty, discount).policy
-
-
-def plan(transition: Array, reward: Array, discount: Array) -> Array:
-    """The same without a penalty: model-based planning that trusts its model."""
-    return policy_iteration(transition, reward, discount).policy
 
 
 def behaviour_cloning(visits: Array) -> Array:
@@ -51,8 +43,8 @@ def behaviour_cloning(visits: Array) -> Array:
 
 
 def coverage(phi: Array, occupancy: Array, data: Array) -> Array:
-    """C* of a policy: tr(E_(d^pi) phi phi' (E_data phi phi')^-1), from d^pi and data [S, A]."""
+    """C* of a policy: tr(E_pi phi phi' (E_data phi phi')^-1), from d^pi and the data's [S, A]."""
     rows = phi.reshape(-1, phi.shape[2])
     wanted = rows.T @ (rows * occupancy.reshape(-1, 1))
     given = rows.T @ (rows * data.reshape(-1, 1))
-    return jnp.trace(jnp.linalg.solve(given.T, wanted.T))
+    return jnp.trace(jnp.linalg.solve(given, wanted))

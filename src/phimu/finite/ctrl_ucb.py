@@ -42,9 +42,7 @@ class Constants:
 
     def bonus_scale(self, size: Array, spread: Array, feature_dim: int, discount: Array) -> Array:
         """alpha: `size` is n; `spread` is A online, omega offline."""
-        return self.bonus_factor * jnp.sqrt(
-            (spread + feature_dim**2) * discount * self._log(size)
-        )
+        return self.bonus_factor * jnp.sqrt((spread + feature_dim**2) * discount * self._log(size))
 
     def ridge(self, size: Array, feature_dim: int) -> Array:
         """lambda."""
@@ -55,7 +53,7 @@ class Constants:
 
 
 def covariance(phi: Array, visits: Array, ridge: Array) -> Array:
-    """Line 7: sum of phi phi' over the data, in which (s, a) occurs visits [S, A] times, + ridge I."""
+    """Line 7: the sum of phi phi' over data with visits [S, A] of each pair, + ridge I: [d, d]."""
     rows = phi.reshape(-1, phi.shape[2])
     total = rows.T @ (rows * visits.reshape(-1, 1))
     return total + ridge * jnp.eye(phi.shape[2])

@@ -7,9 +7,8 @@ All of them learn tables by maximum likelihood except LSVI-UCB, which is told ph
 import jax
 import jax.numpy as jnp
 
-from phimu.finite.ctrl_ucb import Constants, Decision, Explore, covariance, elliptical
-from phimu.finite.collecting import Transitions, count
-from phimu.finite.learners import Estimate, Learner
+from phimu.finite.ctrl_ucb import Decision, Explore, covariance, elliptical
+from phimu.finite.learners import Estimate, Learner, add_counts, no_counts
 from phimu.finite.mdp import FiniteMDP
 from phimu.finite.planning import occupancy, policy_iteration
 from phimu.types import Array
@@ -73,25 +72,18 @@ def _plan(estimate: Estimate, mdp: FiniteMDP, key: Array) -> Array:
 def known_features(ridge: float = 1.0) -> Learner:
     """LSVI-UCB's regression: P-hat V = phi* ' Sigma^-1 sum phi*_i V(s'_i) for every V at once."""
 
-    def init(mdp: FiniteMDP) -> Array:
-        return jnp.zeros(mdp.transition.shape)
-
-    def learn(counts: Array, mdp: FiniteMDP, new: Transitions, key: Array) -> Array:
-        del mdp, key
-        return counts + count(new, *counts.shape[:2])
-
     def read(counts: Array, mdp: FiniteMDP) -> Estimate:
         matrix = covariance(mdp.phi, counts.sum(axis=2), ridge)
         sums = jnp.einsum("sad,sat->dt", mdp.phi, counts)
         return Estimate(mdp.phi, mdp.phi @ jnp.linalg.solve(matrix, sums))
 
-    return Learner(init, learn, read)
+    return Learner(no_counts, add_counts, read)
 
 
 def least_squares(bonus_scale: float, ridge: float = 1.0, rounds: int = 300) -> Explore:
-    """LSVI-UCB's value iteration (Jin et al. 2020), discounted: Q is cut to [0, 1 / (1 - discount)].
+    """LSVI-UCB's value iteration (Jin et al. 2020), discounted.
 
-    Needs `known_features`, whose P-hat need not be a distribution, hence the cut.
+    Needs `known_features`. Their P-hat need not be a distribution, so Q is cut to what it can be.
     """
 
     def explore(estimate: Estimate, visits: Array, mdp: FiniteMDP, key: Array) -> Decision:
