@@ -113,6 +113,6 @@ def shifts_by(loss: Loss, negatives: int, per_group: int) -> Learner:
         best = (memory.first + memory.totals.argmin(axis=1))[observation // per_group]
         action = (best[:, None] + jnp.arange(mdp.reward.shape[1])[None]) % mdp.reward.shape[1]
         where = (observation[:, None], action)
-        return Estimate(mdp.phi[where], mdp.transition[where])
+        return Estimate(jnp.asarray(mdp.phi)[where], jnp.asarray(mdp.transition)[where])
 
     return Learner(init, learn, read)
