@@ -1,0 +1,167 @@
+"""Algorithm 2 on logged data: suboptimality against n, against coverage, with an action missing.
+
+Suboptimalities are V* - V as a share of the largest return, max r / (1 - discount). The first two
+parts are worst cases over a family of MDPs, `coins` of every gap: on a single MDP with gaps between
+its actions the best policy is found for good, and suboptimality falls faster than any power of n.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.finite.ctrl_lcb import (
+    behaviour_cloning,
+    coverage,
+    one_hot_pairs,
+    penalised_plan,
+    penalty,
+)
+from phimu.finite.ctrl_ucb import Constants
+from phimu.finite.estimators import Sample, draw
+from phimu.finite.mdp import FiniteMDP, stack
+from phimu.finite.offline_models import cliff, coins
+from phimu.finite.planning import evaluate, occupancy, policy_iteration
+from phimu.finite.precision import exact
+from phimu.finite.ranked_tables import table_by_ranking
+from phimu.types import Array
+
+OBSERVATIONS, ACTIONS = 4, 3
+GAPS = tuple(0.5 * 2.0**-k for k in range(8))
+REPEATS = 8  # MDPs and datasets of a seed, whose mean is its suboptimality
+SHARES = (0.97, 0.9, 0.7, 1 / 3, 0.15, 0.06, 0.02)  # of the best action in the behaviour
+PLAIN = 1 / ACTIONS  # the share where n is varied: uniform
+NEGATIVES, ROUNDS = 32, 10
+BONUS_FACTOR, RIDGE_FACTOR = 0.02, 0.003  # alpha near 1 and lambda near 1; see online.py
+PATH = 6  # places along the cliff
+PLANS = ("CTRL-LCB", "no penalty", "behaviour cloning")
+BOUND = "bound"  # on CTRL-LCB: twice the mean penalty where the optimal policy goes
+
+
+class Row(NamedTuple):
+    """One plan from data of one kind."""
+
+    part: str  # size, coverage or missing: what is varied
+    plan: str  # one of PLANS, or BOUND
+    gap: float  # of the coins; 0 on the cliff
+    share: float  # of the best action in the behaviour
+    seed: int
+    samples: int
+    coverage: float  # C* of the optimal policy; infinite where its action is missing
+    suboptimality: float
+
+
+def offline(seeds: int, samples: Sequence[int], coverage_samples: int) -> list[Row]:
+    if seeds < 1 or coverage_samples < 1:
+        raise InputError("seeds and coverage_samples must be at least 1.")
+    if len(samples) < 2 or list(samples) != sorted({*samples}) or samples[0] < 1:
+        raise InputError(f"samples is {tuple(samples)}: give two or more rising numbers from 1.")
+    rows = []
+    for place, gap in enumerate(GAPS):
+        rows += _of_coins("size", place, gap, PLAIN, seeds, samples)
+        for share in SHARES:
+            rows += _of_coins("coverage", place, gap, share, seeds, (coverage_samples,))
+    return rows + _of_cliff(seeds, coverage_samples)
+
+
+def _of_coins(
+    part: str, place: int, gap: float, share: float, seeds: int, samples: Sequence[int]
+) -> list[Row]:
+    rng = np.random.default_rng([place, round(1e6 * share)])
+    other = (1 - share) / (ACTIONS - 1)
+    mdps, data = [], []
+    for seed in range(seeds * REPEATS):
+        mdp = coins(OBSERVATIONS, ACTIONS, gap, seed=seed)
+        best = policy_iteration(mdp.transition, mdp.reward, mdp.discount).policy
+        behaviour = np.where(best > 0, share, other)
+        mdps.append(mdp)
+        data.append(occupancy(mdp.transition, mdp.start, mdp.discount, behaviour))
+    values = _suboptimalities(rng, mdps, data, 1 / min(share, other), samples)
+    covered = _coverage(stack(mdps), np.stack(data)).reshape(seeds, REPEATS).mean(axis=1)
+    rows = []
+    for plan, found in zip((*PLANS, BOUND), values, strict=True):
+        means = found.reshape(seeds, REPEATS, len(samples)).mean(axis=1)
+        rows += [
+            Row(part, plan, gap, share, seed, size, float(covered[seed]), float(means[seed, k]))
+            for seed in range(seeds)
+            for k, size in enumerate(samples)
+        ]
+    return rows
+
+
+def _of_cliff(seeds: int, size: int) -> list[Row]:
+    """Data of walking and waiting everywhere: the jump, which the best policy needs, is missing."""
+    rng = np.random.default_rng(seeds)
+    places = np.random.default_rng(0).integers(1, PATH, size=seeds)
+    mdps = [cliff(PATH, int(place)) for place in places]
+    pairs = np.tile([0.5, 0.5, 0.0], (PATH + 2, 1)) / (PATH + 2)
+    values = _suboptimalities(rng, mdps, [pairs] * seeds, 2.0, (size,))
+    return [
+        Row("missing", plan, 0.0, 0.0, seed, size, np.inf, float(found[seed, 0]))
+        for plan, found in zip((*PLANS, BOUND), values, strict=True)
+        for seed in range(seeds)
+    ]
+
+
+def _suboptimalities(
+    rng: np.random.Generator,
+    mdps: Sequence[FiniteMDP],
+    data: Sequence[np.ndarray],
+    omega: float,
+    samples: Sequence[int],
+) -> np.ndarray:
+    """[plans, MDPs, sizes], from (s, a) ~ `data`. Smaller sets are the first of the largest."""
+    drawn = [
+        draw(rng, mdp, pairs, samples[-1], NEGATIVES) for mdp, pairs in zip(mdps, data, strict=True)
+    ]
+    sample: Sample = jax.tree.map(lambda *arrays: np.stack(arrays), *drawn)
+    every = stack(mdps)
+    values = []
+    for size in samples:
+        first = jax.tree.map(lambda array, size=size: array[:, :size], sample)
+        values.append(_plans(every, *_learned(every, first), omega))
+    return np.stack(values, axis=2)
+
+
+@exact
+@jax.vmap
+def _learned(mdp: FiniteMDP, sample: Sample) -> tuple[Array, Array]:
+    """P-hat by the ranking loss, and how often each pair is in the data."""
+    visits = jnp.zeros(mdp.reward.shape).at[sample.observation, sample.action].add(1.0)
+    return table_by_ranking(sample, mdp, ROUNDS), visits
+
+
+@exact
+def _plans(mdps: FiniteMDP, tables: Array, visits: Array, omega: Array) -> Array:
+    """The suboptimality of each of PLANS, and BOUND: [plans + 1, MDPs]."""
+
+    def one(mdp: FiniteMDP, table: Array, visits: Array) -> Array:
+        constants = Constants(visits.size * np.log(len(visits)), BONUS_FACTOR, RIDGE_FACTOR)
+        reward, discount = mdp.reward, mdp.discount
+        careful = penalty(one_hot_pairs(*visits.shape), visits, discount, omega, constants)
+        policies = (
+            penalised_plan(table, reward, careful, discount),
+            policy_iteration(table, reward, discount).policy,
+            behaviour_cloning(visits),
+        )
+        best = policy_iteration(mdp.transition, reward, discount)
+        lost = [
+            mdp.start @ (best.value - evaluate(mdp.transition, reward, discount, policy).value)
+            for policy in policies
+        ]
+        visited = occupancy(mdp.transition, mdp.start, discount, best.policy)
+        lost.append(2 * (visited * careful).sum() / (1 - discount))
+        return jnp.stack(lost) * (1 - discount) / reward.max()
+
+    return jax.vmap(one, out_axes=1)(mdps, tables, visits)
+
+
+@exact
+@jax.vmap
+def _coverage(mdp: FiniteMDP, data: Array) -> Array:
+    best = policy_iteration(mdp.transition, mdp.reward, mdp.discount).policy
+    visited = occupancy(mdp.transition, mdp.start, mdp.discount, best)
+    return coverage(one_hot_pairs(*data.shape), visited, data)

@@ -1,0 +1,145 @@
+"""Algorithm 1 and its rivals on a combination lock: suboptimality and regret against samples.
+
+A sample is an episode's one transition, as in the theorem. Two model classes: all tables, and the
+finite one of all codes of the lock. All have the same locks, and random numbers of their own.
+"""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.finite.ctrl_ucb import Algorithm, Constants, Explore, Trace, optimistic, run
+from phimu.finite.estimators import Loss, maximum_likelihood, ranking
+from phimu.finite.exploration import (
+    elliptical_planner,
+    epsilon_greedy,
+    known_features,
+    least_squares,
+    uniform,
+)
+from phimu.finite.learners import shifts_by, tables_by_likelihood
+from phimu.finite.mdp import FiniteMDP, stack
+from phimu.finite.models import combination_lock
+from phimu.finite.planning import policy_iteration
+from phimu.finite.precision import exact
+from phimu.finite.ranked_tables import tables_by_ranking
+
+PER_LATENT, DISCOUNT, DECOY = 2, 0.95, 0.1  # observations of a latent state; pay of a wrong start
+NEGATIVES = 256
+# The theorems' constants would leave every bonus at its cap. Chosen once, for alpha_n near 0.1 and
+# lambda_n near 1 with tables; the same for all algorithms and classes that have them.
+BONUS_FACTOR, RIDGE_FACTOR = 3e-5, 6e-6
+UNIFORM_MIX = 0.1
+LONGER = 4  # the undirected get so many times the samples of the others, in a third of the plans
+EPSILON = 0.1  # of the value range
+POINTS = 30  # of a curve, evenly spread over log n
+
+
+class Row(NamedTuple):
+    """One algorithm on one lock, after `samples` of them. In units of the lock's value range."""
+
+    algorithm: str
+    models: str  # its class
+    seed: int
+    samples: int
+    suboptimality: float  # of the policy that it would return
+    regret: float  # sum over the samples of the suboptimality of the policy that collected them
+    found: int  # samples until the returned policy was epsilon-optimal for the first time; or 0
+
+
+class Contender(NamedTuple):
+    """An algorithm and how it is run."""
+
+    models: str
+    algorithm: Algorithm
+    plans: int
+    batch: int  # samples between two plans
+
+
+def contenders(horizon: int, actions: int, plans: int, batch: int) -> dict[str, Contender]:
+    observations = (3 * horizon + 2) * PER_LATENT
+    of_tables = Constants(observations * actions * np.log(observations), BONUS_FACTOR, RIDGE_FACTOR)
+    of_codes = Constants(2 * horizon * np.log(actions), BONUS_FACTOR, RIDGE_FACTOR)
+    ranked = tables_by_ranking(NEGATIVES, plans * batch, batch)
+    counted = tables_by_likelihood()
+
+    def undirected(explore: Explore) -> Contender:
+        algorithm = Algorithm(counted, explore)
+        return Contender("tables", algorithm, max(plans // 3, 1), 3 * LONGER * batch)
+
+    def finite(loss: Loss, negatives: int) -> Contender:
+        learner = shifts_by(loss, negatives, PER_LATENT)
+        return Contender("finite", Algorithm(learner, optimistic(of_codes)), plans, batch // 2)
+
+    cover = 2 * horizon + 4  # policies: a few more than directions of phi
+    flambe = Algorithm(
+        shifts_by(maximum_likelihood, 0, PER_LATENT), elliptical_planner(cover), policies=cover
+    )
+    lsvi = Algorithm(known_features(), least_squares(0.1), uniform_action=False)
+    return {
+        "CTRL-UCB": Contender("tables", Algorithm(ranked, optimistic(of_tables)), plans, batch),
+        "Rep-UCB": Contender("tables", Algorithm(counted, optimistic(of_tables)), plans, batch),
+        "epsilon-greedy": undirected(epsilon_greedy(UNIFORM_MIX)),
+        "epsilon-greedy, hopeful": undirected(epsilon_greedy(UNIFORM_MIX, hopeful=True)),
+        "uniform": undirected(uniform()),
+        "CTRL-UCB, finite class": finite(ranking, NEGATIVES),
+        "Rep-UCB, finite class": finite(maximum_likelihood, 0),
+        "FLAMBE, finite class": Contender("finite", flambe, max(plans // 5, 1), 5 * batch // 2),
+        "LSVI-UCB, phi* known": Contender("phi* known", lsvi, plans, batch // 2),
+    }
+
+
+def online(seeds: int, samples: int, horizon: int, actions: int, batch: int) -> list[Row]:
+    if seeds < 1 or horizon < 1 or actions < 2:
+        raise InputError("seeds and horizon must be at least 1 and actions at least 2.")
+    if batch < 2 or samples < 5 * batch:
+        raise InputError(f"samples is {samples}: give at least five batches of {batch} (or more).")
+    locks = [
+        combination_lock(horizon, actions, PER_LATENT, DISCOUNT, decoy=DECOY, seed=seed)
+        for seed in range(seeds)
+    ]
+    highest, lowest = (np.array([_value(lock, sign) for lock in locks]) for sign in (1, -1))
+    rows = []
+    everyone = contenders(horizon, actions, samples // batch, batch)
+    for place, (name, contender) in enumerate(everyone.items()):
+        trace = _run(contender, stack(locks), seeds, place)
+        scale = (highest - lowest)[:, None]
+        returned = (highest[:, None] - trace.returned) / scale
+        regret = np.cumsum((highest[:, None] - trace.collected) / scale, axis=1) * contender.batch
+        for seed in range(seeds):
+            close = returned[seed] <= EPSILON
+            found = (1 + int(close.argmax())) * contender.batch if close.any() else 0
+            rows += [
+                Row(
+                    name,
+                    contender.models,
+                    seed,
+                    (1 + plan) * contender.batch,
+                    float(returned[seed, plan]),
+                    float(regret[seed, plan]),
+                    found,
+                )
+                for plan in _points(contender.plans)
+            ]
+    return rows
+
+
+def _value(lock: FiniteMDP, sign: int) -> float:
+    """The highest (1) or the lowest (-1) value of a policy."""
+    found = policy_iteration(lock.transition, sign * lock.reward, lock.discount)
+    return sign * float(lock.start @ found.value)
+
+
+def _run(contender: Contender, locks: FiniteMDP, seeds: int, place: int) -> Trace:
+    keys = jax.random.split(jax.random.fold_in(jax.random.PRNGKey(0), place), seeds)
+
+    def one(lock: FiniteMDP, key: jax.Array) -> Trace:
+        return run(contender.algorithm, lock, key, contender.plans, contender.batch)
+
+    return exact(jax.vmap(one))(locks, np.asarray(keys))
+
+
+def _points(plans: int) -> list[int]:
+    return sorted({round(plan) - 1 for plan in np.geomspace(1, plans, POINTS)})

@@ -1,0 +1,125 @@
+"""How many samples Algorithm 1 needs as d, A, 1 / (1 - discount) and 1 / epsilon grow.
+
+With tables as models, so d = S. On combination locks, and for epsilon also in the worst case over
+`coins` of every gap: on a lock, whose gaps are what they are, the regret ends and 1 / epsilon times
+as many samples do. The samples are those until the policies so far, one drawn at random, are
+epsilon-optimal on average: the mixture that the theorem's proof speaks of.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.finite.ctrl_ucb import Algorithm, Constants, optimistic, run
+from phimu.finite.mdp import FiniteMDP, stack
+from phimu.finite.models import combination_lock
+from phimu.finite.offline_models import coins
+from phimu.finite.planning import policy_iteration
+from phimu.finite.precision import exact
+from phimu.finite.ranked_tables import tables_by_ranking
+
+HORIZONS, ACTIONS, STEPS = (2, 3, 5, 8), (2, 4, 8, 16), (10, 20, 40, 80)
+EPSILONS, WORST_EPSILONS = (0.4, 0.2, 0.1, 0.05), (0.08, 0.04, 0.02, 0.01)
+BASE = (4, 4, 20, 0.2)  # horizon, actions, 1 / (1 - discount) and epsilon where they are not varied
+GAPS, REPEATS, COIN_STEPS = tuple(0.5 * 2.0**-k for k in range(6)), 2, 5
+NEGATIVES = 64
+BONUS_FACTOR, RIDGE_FACTOR = 1e-3, 1e-4  # alpha_n near 0.1 for the smallest lock; see online.py
+EXPONENTS = {  # of the theorem
+    "d": 4,
+    "A": 2,
+    "1 / (1 - discount)": 5,
+    "1 / epsilon": 2,
+    "1 / epsilon, worst case": 2,
+}
+
+
+class Row(NamedTuple):
+    """One lock, or one seed's coins."""
+
+    varied: str  # one of EXPONENTS
+    size: float  # of what is varied
+    seed: int
+    samples: int  # until the mean suboptimality is epsilon, in value ranges; 0: not reached
+
+
+def scaling(seeds: int, samples: int, batch: int) -> list[Row]:
+    if seeds < 1:
+        raise InputError(f"seeds is {seeds}: give at least 1.")
+    if batch < 1 or samples < batch:
+        raise InputError(f"samples is {samples}: give at least one batch of {batch} (1 or more).")
+    plans = samples // batch
+    horizon, actions, steps, epsilon = BASE
+
+    def of_lock(horizon: int, actions: int, steps: int) -> np.ndarray:
+        return _of_locks(horizon, actions, steps, seeds, plans, batch)
+
+    rows = []
+    for size in HORIZONS:
+        rows += _rows("d", 3 * size + 2, of_lock(size, actions, steps), batch, epsilon)
+    for size in ACTIONS:
+        rows += _rows("A", size, of_lock(horizon, size, steps), batch, epsilon)
+    for size in STEPS:
+        gaps = of_lock(horizon, actions, size)
+        rows += _rows("1 / (1 - discount)", size, gaps, batch, epsilon)
+    gaps, worst = of_lock(horizon, actions, steps), _of_coins(seeds, plans, batch)
+    for epsilon in EPSILONS:
+        rows += _rows("1 / epsilon", 1 / epsilon, gaps, batch, epsilon)
+    for epsilon in WORST_EPSILONS:
+        rows += _rows("1 / epsilon, worst case", 1 / epsilon, worst, batch, epsilon)
+    return rows
+
+
+def _rows(varied: str, size: float, averages: np.ndarray, batch: int, epsilon: float) -> list[Row]:
+    rows = []
+    for seed, close in enumerate(averages <= epsilon):
+        reached = (1 + int(close.argmax())) * batch if close.any() else 0
+        rows.append(Row(varied, float(size), seed, reached))
+    return rows
+
+
+def _of_locks(
+    horizon: int, actions: int, steps: int, seeds: int, plans: int, batch: int
+) -> np.ndarray:
+    locks = [
+        combination_lock(horizon, actions, 1, 1 - 1 / steps, decoy=0.1, seed=seed)
+        for seed in range(seeds)
+    ]
+    best = [
+        lock.start @ policy_iteration(lock.transition, lock.reward, lock.discount).value
+        for lock in locks
+    ]
+    return _averages(locks, np.array(best), plans, batch)
+
+
+def _of_coins(seeds: int, plans: int, batch: int) -> np.ndarray:
+    """The worst over the gaps; the value range is that of all coins, 1 / (1 - discount)."""
+    mdps = [
+        coins(4, 3, gap, 1 - 1 / COIN_STEPS, seed)
+        for gap in GAPS
+        for seed in range(seeds * REPEATS)
+    ]
+    averages = _averages(mdps, np.full(len(mdps), float(COIN_STEPS)), plans, batch)
+    return averages.reshape(len(GAPS), seeds, REPEATS, plans).mean(axis=2).max(axis=0)
+
+
+def _averages(
+    mdps: Sequence[FiniteMDP], value_range: np.ndarray, plans: int, batch: int
+) -> np.ndarray:
+    """Mean suboptimality of all policies so far, in value ranges: [MDPs, plans]."""
+    observations, actions = mdps[0].reward.shape
+    log_models = observations * actions * np.log(observations)
+    algorithm = Algorithm(
+        tables_by_ranking(NEGATIVES, plans * batch, batch),
+        optimistic(Constants(log_models, BONUS_FACTOR, RIDGE_FACTOR)),
+    )
+
+    def one(mdp: FiniteMDP, key: jax.Array) -> jax.Array:
+        best = policy_iteration(mdp.transition, mdp.reward, mdp.discount).value @ mdp.start
+        return best - run(algorithm, mdp, key, plans, batch).collected
+
+    keys = np.asarray(jax.random.split(jax.random.PRNGKey(0), len(mdps)))
+    gaps = exact(jax.vmap(one))(stack(mdps), keys) / value_range[:, None]
+    return np.cumsum(gaps, axis=1) / np.arange(1, plans + 1)
