@@ -91,12 +91,13 @@ def figure(rows: Sequence[Row]) -> Figure:
     left.set(xscale="log", ylim=(-0.02, 1.04), ylabel="suboptimality, in value ranges")
     middle.set(xlim=(0, last), ylim=(0, last / 2), ylabel="regret, in value ranges")
     right.set(xscale="log", yticks=range(len(every)), yticklabels=every[::-1])
-    right.set(xlim=(1e3, 2e5), ylim=(-0.6, len(every) - 0.4))
+    spread = [row.found for row in rows if row.found] + [max(row.samples for row in rows)]
+    right.set(xlim=(min(spread) / 2, 1.3 * max(spread)), ylim=(-0.6, len(every) - 0.4))
     right.tick_params(axis="y", labelsize=8.5, length=0)
     titles = (
         "Suboptimality of the returned policy",
         "Regret of the collecting policies",
-        f"Samples until within {EPSILON:g}; seeds that were",
+        f"Samples until {EPSILON:g}-optimal, by seed",
     )
     for axes, title in zip((left, middle, right), titles, strict=True):
         axes.set_title(title, fontsize=10.5, loc="left")

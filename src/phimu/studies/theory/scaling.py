@@ -6,7 +6,8 @@ as many samples do. The samples are those until the policies so far, one drawn a
 epsilon-optimal on average: the mixture that the theorem's proof speaks of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -21,10 +22,10 @@ from phimu.finite.planning import policy_iteration
 from phimu.finite.precision import exact
 from phimu.finite.ranked_tables import tables_by_ranking
 
-HORIZONS, ACTIONS, STEPS = (2, 3, 5, 8), (2, 4, 8, 16), (10, 20, 40, 80)
-EPSILONS, WORST_EPSILONS = (0.4, 0.2, 0.1, 0.05), (0.08, 0.04, 0.02, 0.01)
+HORIZONS, ACTIONS, STEPS = (2, 4, 6, 8), (2, 4, 8, 12), (10, 20, 40, 80)
+EPSILONS, WORST_EPSILONS = (0.4, 0.2, 0.1, 0.05), (0.04, 0.028, 0.02, 0.014, 0.01)
 BASE = (4, 4, 20, 0.2)  # horizon, actions, 1 / (1 - discount) and epsilon where they are not varied
-GAPS, REPEATS, COIN_STEPS = tuple(0.5 * 2.0**-k for k in range(6)), 2, 5
+GAPS, REPEATS, COIN_STEPS = tuple(0.5 * 2.0**-k for k in range(6)), 4, 5
 NEGATIVES = 64
 BONUS_FACTOR, RIDGE_FACTOR = 1e-3, 1e-4  # alpha_n near 0.1 for the smallest lock; see online.py
 EXPONENTS = {  # of the theorem
@@ -53,6 +54,7 @@ def scaling(seeds: int, samples: int, batch: int) -> list[Row]:
     plans = samples // batch
     horizon, actions, steps, epsilon = BASE
 
+    @cache
     def of_lock(horizon: int, actions: int, steps: int) -> np.ndarray:
         return _of_locks(horizon, actions, steps, seeds, plans, batch)
 
@@ -109,7 +111,14 @@ def _averages(
     mdps: Sequence[FiniteMDP], value_range: np.ndarray, plans: int, batch: int
 ) -> np.ndarray:
     """Mean suboptimality of all policies so far, in value ranges: [MDPs, plans]."""
-    observations, actions = mdps[0].reward.shape
+    keys = np.asarray(jax.random.split(jax.random.PRNGKey(0), len(mdps)))
+    gaps = _program(*mdps[0].reward.shape, plans, batch)(stack(mdps), keys)
+    return np.cumsum(gaps / value_range[:, None], axis=1) / np.arange(1, plans + 1)
+
+
+@cache
+def _program(observations: int, actions: int, plans: int, batch: int) -> Callable[..., np.ndarray]:
+    """Compiled once for MDPs of one size: suboptimalities of the collecting policies."""
     log_models = observations * actions * np.log(observations)
     algorithm = Algorithm(
         tables_by_ranking(NEGATIVES, plans * batch, batch),
@@ -120,6 +129,4 @@ def _averages(
         best = policy_iteration(mdp.transition, mdp.reward, mdp.discount).value @ mdp.start
         return best - run(algorithm, mdp, key, plans, batch).collected
 
-    keys = np.asarray(jax.random.split(jax.random.PRNGKey(0), len(mdps)))
-    gaps = exact(jax.vmap(one))(stack(mdps), keys) / value_range[:, None]
-    return np.cumsum(gaps, axis=1) / np.arange(1, plans + 1)
+    return exact(jax.vmap(one))
