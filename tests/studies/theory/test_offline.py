@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phimu.errors import InputError
-from phimu.studies.theory.offline import BOUND, PLANS, Row, _of_cliff, _of_coins, offline
+from phimu.studies.theory.offline import BOUND, PLANS, Row, of_cliff, of_coins, offline
 from phimu.studies.theory.offline_reading import (
     figure,
     missing,
@@ -63,7 +63,7 @@ def test_picture_has_three_panels():
 
 
 def test_coins_need_data_and_coverage():
-    rows = _of_coins("size", 1, 0.25, 1 / 3, 2, (40, 2_000))
+    rows = of_coins("size", 1, 0.25, 1 / 3, 2, (40, 2_000))
     ours, trusting, clone, bound = (
         suboptimalities(rows, "size", plan)[1].mean(axis=(0, 1)) for plan in (*PLANS, BOUND)
     )
@@ -76,7 +76,7 @@ def test_coins_need_data_and_coverage():
 
 
 def test_penalty_helps_where_the_needed_action_is_missing():
-    rows = _of_cliff(10, 400)
+    rows = of_cliff(10, 400)
     assert (missing(rows, "CTRL-LCB") < missing(rows, "no penalty") - 0.2).all()
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phimu.errors import InputError
-from phimu.studies.theory.scaling import EXPONENTS, Row, _of_locks, _rows, scaling
+from phimu.studies.theory.scaling import EXPONENTS, Row, of_locks, rows_of, scaling
 from phimu.studies.theory.scaling_reading import figure, power, reading, taken
 
 
@@ -39,12 +39,12 @@ def test_sizes_that_a_seed_did_not_reach_are_left_out():
 
 def test_samples_are_those_until_the_average_is_small():
     averages = np.array([[0.9, 0.3, 0.1], [0.9, 0.8, 0.7]])
-    rows = _rows("A", 4, averages, batch=50, epsilon=0.3)
+    rows = rows_of("A", 4, averages, batch=50, epsilon=0.3)
     assert [row.samples for row in rows] == [100, 0]
 
 
 def test_a_lock_is_learned():
-    averages = _of_locks(2, 2, 10, seeds=3, plans=40, batch=20)
+    averages = of_locks(2, 2, 10, seeds=3, plans=40, batch=20)
     assert averages.shape == (3, 40)
     assert (averages[:, 0] > 0.5).all()
     assert (averages[:, -1] < 0.3).all()

@@ -56,25 +56,27 @@ def scaling(seeds: int, samples: int, batch: int) -> list[Row]:
 
     @cache
     def of_lock(horizon: int, actions: int, steps: int) -> np.ndarray:
-        return _of_locks(horizon, actions, steps, seeds, plans, batch)
+        return of_locks(horizon, actions, steps, seeds, plans, batch)
 
     rows = []
     for size in HORIZONS:
-        rows += _rows("d", 3 * size + 2, of_lock(size, actions, steps), batch, epsilon)
+        rows += rows_of("d", 3 * size + 2, of_lock(size, actions, steps), batch, epsilon)
     for size in ACTIONS:
-        rows += _rows("A", size, of_lock(horizon, size, steps), batch, epsilon)
+        rows += rows_of("A", size, of_lock(horizon, size, steps), batch, epsilon)
     for size in STEPS:
         gaps = of_lock(horizon, actions, size)
-        rows += _rows("1 / (1 - discount)", size, gaps, batch, epsilon)
-    gaps, worst = of_lock(horizon, actions, steps), _of_coins(seeds, plans, batch)
+        rows += rows_of("1 / (1 - discount)", size, gaps, batch, epsilon)
+    gaps, worst = of_lock(horizon, actions, steps), of_coins(seeds, plans, batch)
     for epsilon in EPSILONS:
-        rows += _rows("1 / epsilon", 1 / epsilon, gaps, batch, epsilon)
+        rows += rows_of("1 / epsilon", 1 / epsilon, gaps, batch, epsilon)
     for epsilon in WORST_EPSILONS:
-        rows += _rows("1 / epsilon, worst case", 1 / epsilon, worst, batch, epsilon)
+        rows += rows_of("1 / epsilon, worst case", 1 / epsilon, worst, batch, epsilon)
     return rows
 
 
-def _rows(varied: str, size: float, averages: np.ndarray, batch: int, epsilon: float) -> list[Row]:
+def rows_of(
+    varied: str, size: float, averages: np.ndarray, batch: int, epsilon: float
+) -> list[Row]:
     rows = []
     for seed, close in enumerate(averages <= epsilon):
         reached = (1 + int(close.argmax())) * batch if close.any() else 0
@@ -82,7 +84,7 @@ def _rows(varied: str, size: float, averages: np.ndarray, batch: int, epsilon: f
     return rows
 
 
-def _of_locks(
+def of_locks(
     horizon: int, actions: int, steps: int, seeds: int, plans: int, batch: int
 ) -> np.ndarray:
     locks = [
@@ -96,7 +98,7 @@ def _of_locks(
     return _averages(locks, np.array(best), plans, batch)
 
 
-def _of_coins(seeds: int, plans: int, batch: int) -> np.ndarray:
+def of_coins(seeds: int, plans: int, batch: int) -> np.ndarray:
     """The worst over the gaps; the value range is that of all coins, 1 / (1 - discount)."""
     mdps = [
         coins(4, 3, gap, 1 - 1 / COIN_STEPS, seed)
