@@ -13,7 +13,8 @@ from phimu.studies.theory.consistency import Row
 
 def test_help_names_the_subcommands(capsys):
     assert main(["theory"]) == 0
-    assert "consistency" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert all(name in said for name in ("consistency", "online", "offline", "scaling"))
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,9 @@ def test_help_names_the_subcommands(capsys):
         (["consistancy"], "Did you mean consistency?"),
         (["consistency", "--seeds", "0"], "seeds is 0"),
         (["consistency", "--negatives", "8", "1"], "negatives"),
+        (["online", "--samples", "100"], "samples is 100"),
+        (["offline", "--samples", "64"], "samples"),
+        (["scaling", "--seeds", "0"], "seeds is 0"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, word, capsys):

@@ -1,6 +1,5 @@
 """Line 4 of Algorithm 1 against exact occupancies."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -57,7 +56,7 @@ def test_own_actions_give_the_occupancy_of_pairs(mdp):
 
 
 def test_lengths_are_geometric():
-    lengths = exact(lambda key: geometric(key, 0.9, SIZE))(jax.random.PRNGKey(1))
+    lengths = exact(geometric)(0.9, np.random.default_rng(0).uniform(size=SIZE))
     shares = np.bincount(lengths, minlength=30)[:30] / SIZE
     np.testing.assert_allclose(shares, 0.1 * 0.9 ** np.arange(30), atol=0.006)
     assert lengths.mean() == pytest.approx(9, abs=0.2)

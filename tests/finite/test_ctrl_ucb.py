@@ -75,7 +75,7 @@ def run_on_locks(algorithm, plans, batch, seeds=3):
 @pytest.mark.parametrize(
     ("algorithm", "plans", "batch"),
     [
-        (Algorithm(tables_by_ranking(64, 1_200, 30), optimistic(CONSTANTS)), 40, 30),
+        (Algorithm(tables_by_ranking(64, 1_200, 1), optimistic(CONSTANTS)), 1_200, 1),
         (Algorithm(tables_by_likelihood(), optimistic(CONSTANTS)), 40, 30),
         (Algorithm(shifts_by(ranking, 64, 2), optimistic(CONSTANTS)), 40, 20),
         (Algorithm(shifts_by(ranking, 64, 2), elliptical_planner(8), policies=8), 20, 40),

@@ -98,7 +98,7 @@ def _online(
 
     Args:
         seeds: locks, each with a code of its own.
-        samples: how many CTRL-UCB gets; uniform and epsilon-greedy get four times as many.
+        samples: how many CTRL-UCB gets; uniform and epsilon-greedy get five times as many.
         horizon: levels of a lock.
         actions: of which one opens a level.
         batch: samples between two plans.

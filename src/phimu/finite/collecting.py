@@ -39,42 +39,41 @@ def collect(
     An episode follows one of `policies` [M, S, A], drawn at random, and stops with probability
     1 - discount before each step, so that s ~ d^pi. Then a is uniform, or the policy's own.
     """
-    for_policy, for_start, for_length, for_walk, for_action, for_next = jax.random.split(key, 6)
-    which = jax.random.randint(for_policy, (size,), 0, len(policies))
+    for_ends, for_walk = jax.random.split(key)
+    chances = jax.random.uniform(for_ends, (5, size))
+    which = (chances[0] * len(policies)).astype(int)
     chosen = jnp.cumsum(policies, axis=2)
-    begin = draw(for_start, jnp.broadcast_to(world.start, (size, len(world.start))))
-    length = geometric(for_length, world.discount, size)
+    begin = pick(jnp.broadcast_to(world.start, (size, len(world.start))), chances[1])
+    length = geometric(world.discount, chances[2])
 
     def walking(step: tuple[Array, Array]) -> Array:
         return step[1] < length.max()
 
     def walk(step: tuple[Array, Array]) -> tuple[Array, Array]:
         observation, time = step
-        act, move = jax.random.split(jax.random.fold_in(for_walk, time))
-        action = draw(act, chosen[which, observation])
-        following = draw(move, world.transition[observation, action])
+        act, move = jax.random.uniform(jax.random.fold_in(for_walk, time), (2, size))
+        action = pick(chosen[which, observation], act)
+        following = pick(world.transition[observation, action], move)
         return jnp.where(time < length, following, observation), time + 1
 
     observation, _ = jax.lax.while_loop(walking, walk, (begin, 0))
     if uniform_action:
-        action = jax.random.randint(for_action, (size,), 0, policies.shape[2])
+        action = (chances[3] * policies.shape[2]).astype(int)
     else:
-        action = draw(for_action, chosen[which, observation])
-    following = draw(for_next, world.transition[observation, action])
+        action = pick(chosen[which, observation], chances[3])
+    following = pick(world.transition[observation, action], chances[4])
     return Transitions(observation, action, following)
 
 
-def geometric(key: Array, discount: Array, size: int) -> Array:
-    """Steps before the stop, P(t) = (1 - discount) discount^t: [size]."""
-    chance = 1 - jax.random.uniform(key, (size,))  # in (0, 1]
-    return jnp.floor(jnp.log(chance) / jnp.log(discount)).astype(int)
+def geometric(discount: Array, chance: Array) -> Array:
+    """Steps before the stop, P(t) = (1 - discount) discount^t, from uniform numbers: integers."""
+    return jnp.floor(jnp.log(1 - chance) / jnp.log(discount)).astype(int)
 
 
-def draw(key: Array, running_sums: Array) -> Array:
-    """An index per row of running sums of probabilities [n, k]: [n]."""
-    chance = jax.random.uniform(key, (len(running_sums), 1))
-    # The last sum may be short of one by rounding.
-    return (running_sums[:, :-1] <= chance).sum(axis=1)
+def pick(running_sums: Array, chance: Array) -> Array:
+    """An index per row of running sums of probabilities [n, k], from uniform numbers: [n]."""
+    # The last sum, which may be short of one by rounding, is not asked.
+    return (running_sums[:, :-1] <= chance[:, None]).sum(axis=1)
 
 
 def count(transitions: Transitions, observations: int, actions: int) -> Array:

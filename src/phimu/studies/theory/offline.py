@@ -61,13 +61,13 @@ def offline(seeds: int, samples: Sequence[int], coverage_samples: int) -> list[R
         raise InputError(f"samples is {tuple(samples)}: give two or more rising numbers from 1.")
     rows = []
     for place, gap in enumerate(GAPS):
-        rows += _of_coins("size", place, gap, PLAIN, seeds, samples)
+        rows += of_coins("size", place, gap, PLAIN, seeds, samples)
         for share in SHARES:
-            rows += _of_coins("coverage", place, gap, share, seeds, (coverage_samples,))
-    return rows + _of_cliff(seeds, coverage_samples)
+            rows += of_coins("coverage", place, gap, share, seeds, (coverage_samples,))
+    return rows + of_cliff(seeds, coverage_samples)
 
 
-def _of_coins(
+def of_coins(
     part: str, place: int, gap: float, share: float, seeds: int, samples: Sequence[int]
 ) -> list[Row]:
     rng = np.random.default_rng([place, round(1e6 * share)])
@@ -92,7 +92,7 @@ def _of_coins(
     return rows
 
 
-def _of_cliff(seeds: int, size: int) -> list[Row]:
+def of_cliff(seeds: int, size: int) -> list[Row]:
     """Data of walking and waiting everywhere: the jump, which the best policy needs, is missing."""
     rng = np.random.default_rng(seeds)
     places = np.random.default_rng(0).integers(1, PATH, size=seeds)

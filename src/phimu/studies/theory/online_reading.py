@@ -63,41 +63,41 @@ def reading(rows: Sequence[Row]) -> str:
 
 
 def _sentence(rows: Sequence[Row], name: str) -> str:
-    reached = found(rows, name)
+    reached, ours = found(rows, name), found(rows, OURS)
     most = max(row.samples for row in rows if row.algorithm == name)
     said = f"{name}: epsilon-optimal on {np.count_nonzero(reached)} of {len(reached)} seeds"
+    if not reached.all():
+        said += f" within {most:,} samples"
+        if ours.all():
+            said += f" ({most / ours.max():.1f} times what {OURS} took on its slowest seed)"
     if reached.any():
         taken = reached[reached > 0]
         said += f", after {taken.mean():,.0f} samples ({taken.min():,} to {taken.max():,})"
-    if not reached.all():
-        said += f" within {most:,} samples"
-        ours = found(rows, OURS)
-        if ours.all():
-            said += f", {most / ours.mean():.0f} times what {OURS} took"
     return said + "."
 
 
 def figure(rows: Sequence[Row]) -> Figure:
     """Suboptimality, regret, and the samples that each seed took."""
-    drawn = Figure(figsize=(12.6, 5.2), layout="constrained")
-    left, middle, right = drawn.subplots(1, 3, width_ratios=(1, 1, 0.85))
+    drawn = Figure(figsize=(12.6, 5.0), layout="constrained")
+    left, middle, right = drawn.subplots(1, 3, width_ratios=(1, 1, 0.8))
     every = names(rows)
     for place, name in enumerate(every):
-        models = next(row.models for row in rows if row.algorithm == name)
-        colour = LINE_COLOURS[place % len(LINE_COLOURS)]
-        _band(left, *curve(rows, name, "suboptimality"), name, colour, STYLES[models])
-        _band(middle, *curve(rows, name, "regret"), name, colour, STYLES[models])
-        _dots(right, found(rows, name), len(every) - 1 - place, colour)
+        style = _style(rows, name)
+        _band(left, *curve(rows, name, "suboptimality"), name, style)
+        _band(middle, *curve(rows, name, "regret"), name, style)
+        _dots(right, found(rows, name), len(every) - 1 - place, style["color"])
+    last = curve(rows, OURS, "regret")[0][-1]
     left.axhline(EPSILON, c=GREY, lw=1, ls=":")
     left.set(xscale="log", ylim=(-0.02, 1.04), ylabel="suboptimality, in value ranges")
-    middle.set(xscale="log", yscale="log", ylabel="regret, in value ranges")
-    _guide(middle, *curve(rows, OURS, "regret"))
+    middle.set(xlim=(0, last), ylim=(0, last / 2), ylabel="regret, in value ranges")
     right.set(xscale="log", yticks=range(len(every)), yticklabels=every[::-1])
+    spread = [row.found for row in rows if row.found] + [max(row.samples for row in rows)]
+    right.set(xlim=(min(spread) / 2, 1.3 * max(spread)), ylim=(-0.6, len(every) - 0.4))
     right.tick_params(axis="y", labelsize=8.5, length=0)
     titles = (
         "Suboptimality of the returned policy",
         "Regret of the collecting policies",
-        f"Samples until {EPSILON:g}-optimal, each seed",
+        f"Samples until {EPSILON:g}-optimal, by seed",
     )
     for axes, title in zip((left, middle, right), titles, strict=True):
         axes.set_title(title, fontsize=10.5, loc="left")
@@ -105,44 +105,35 @@ def figure(rows: Sequence[Row]) -> Figure:
         axes.grid(color="#dadce0", lw=0.7)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    drawn.legend(
-        *left.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=5,
-        fontsize=9.5,
-        frameon=False,
-    )
+    handles = left.get_legend_handles_labels()
+    drawn.legend(*handles, loc="outside lower center", ncols=5, fontsize=9.5, frameon=False)
     return drawn
 
 
+def _style(rows: Sequence[Row], name: str) -> dict[str, str]:
+    """A colour for an algorithm, whatever its class; a dash for a class."""
+    models = next(row.models for row in rows if row.algorithm == name)
+    families = list(dict.fromkeys(one.partition(", finite")[0] for one in names(rows)))
+    place = families.index(name.partition(", finite")[0])
+    return {"color": LINE_COLOURS[place % len(LINE_COLOURS)], "ls": STYLES[models]}
+
+
 def _band(
-    axes: Axes, samples: np.ndarray, values: np.ndarray, label: str, colour: str, style: str
+    axes: Axes, samples: np.ndarray, values: np.ndarray, label: str, style: dict[str, str]
 ) -> None:
     low, high = interval(values, mean)
-    axes.plot(samples, values.mean(axis=0), c=colour, ls=style, lw=1.8, label=label)
-    axes.fill_between(samples, low, high, color=colour, alpha=0.18, lw=0)
+    axes.plot(samples, values.mean(axis=0), lw=1.8, label=label, **style)  # type: ignore[arg-type]
+    axes.fill_between(samples, low, high, color=style["color"], alpha=0.18, lw=0)
 
 
 def _dots(axes: Axes, reached: np.ndarray, height: int, colour: str) -> None:
-    if reached.any():
-        taken = reached[reached > 0]
-        axes.plot(taken, np.full(len(taken), height), "o", c=colour, ms=5, alpha=0.6, mew=0)
-    if not reached.all():
-        missed = len(reached) - np.count_nonzero(reached)
-        axes.annotate(
-            f"never on {missed} seeds",
-            xy=(0.98, height),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="center",
-            fontsize=8.5,
-            color=colour,
-        )
-
-
-def _guide(axes: Axes, samples: np.ndarray, values: np.ndarray) -> None:
-    """A line of slope one half, the worst case's."""
-    end, height = samples[-1], values[:, -1].mean()
-    begin = end / 10
-    axes.plot([begin, end], [0.45 * height / 10**0.5, 0.45 * height], c=GREY, lw=1, ls=":")
-    axes.annotate("n^0.5", (begin, 0.45 * height / 10**0.5), fontsize=8.5, color=GREY, ha="right")
+    taken = reached[reached > 0]
+    axes.plot(taken, np.full(len(taken), height), "o", c=colour, ms=5.5, alpha=0.6, mew=0)
+    axes.annotate(
+        f"{len(taken)}/{len(reached)}",
+        xy=(1.01, height),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        fontsize=9,
+        color=colour,
+    )

@@ -6,7 +6,8 @@ as many samples do. The samples are those until the policies so far, one drawn a
 epsilon-optimal on average: the mixture that the theorem's proof speaks of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -21,10 +22,10 @@ from phimu.finite.planning import policy_iteration
 from phimu.finite.precision import exact
 from phimu.finite.ranked_tables import tables_by_ranking
 
-HORIZONS, ACTIONS, STEPS = (2, 3, 5, 8), (2, 4, 8, 16), (10, 20, 40, 80)
-EPSILONS, WORST_EPSILONS = (0.4, 0.2, 0.1, 0.05), (0.08, 0.04, 0.02, 0.01)
+HORIZONS, ACTIONS, STEPS = (2, 4, 6, 8), (2, 4, 8, 12), (10, 20, 40, 80)
+EPSILONS, WORST_EPSILONS = (0.4, 0.2, 0.1, 0.05), (0.04, 0.028, 0.02, 0.014, 0.01)
 BASE = (4, 4, 20, 0.2)  # horizon, actions, 1 / (1 - discount) and epsilon where they are not varied
-GAPS, REPEATS, COIN_STEPS = tuple(0.5 * 2.0**-k for k in range(6)), 2, 5
+GAPS, REPEATS, COIN_STEPS = tuple(0.5 * 2.0**-k for k in range(6)), 4, 5
 NEGATIVES = 64
 BONUS_FACTOR, RIDGE_FACTOR = 1e-3, 1e-4  # alpha_n near 0.1 for the smallest lock; see online.py
 EXPONENTS = {  # of the theorem
@@ -53,26 +54,29 @@ def scaling(seeds: int, samples: int, batch: int) -> list[Row]:
     plans = samples // batch
     horizon, actions, steps, epsilon = BASE
 
+    @cache
     def of_lock(horizon: int, actions: int, steps: int) -> np.ndarray:
-        return _of_locks(horizon, actions, steps, seeds, plans, batch)
+        return of_locks(horizon, actions, steps, seeds, plans, batch)
 
     rows = []
     for size in HORIZONS:
-        rows += _rows("d", 3 * size + 2, of_lock(size, actions, steps), batch, epsilon)
+        rows += rows_of("d", 3 * size + 2, of_lock(size, actions, steps), batch, epsilon)
     for size in ACTIONS:
-        rows += _rows("A", size, of_lock(horizon, size, steps), batch, epsilon)
+        rows += rows_of("A", size, of_lock(horizon, size, steps), batch, epsilon)
     for size in STEPS:
         gaps = of_lock(horizon, actions, size)
-        rows += _rows("1 / (1 - discount)", size, gaps, batch, epsilon)
-    gaps, worst = of_lock(horizon, actions, steps), _of_coins(seeds, plans, batch)
+        rows += rows_of("1 / (1 - discount)", size, gaps, batch, epsilon)
+    gaps, worst = of_lock(horizon, actions, steps), of_coins(seeds, plans, batch)
     for epsilon in EPSILONS:
-        rows += _rows("1 / epsilon", 1 / epsilon, gaps, batch, epsilon)
+        rows += rows_of("1 / epsilon", 1 / epsilon, gaps, batch, epsilon)
     for epsilon in WORST_EPSILONS:
-        rows += _rows("1 / epsilon, worst case", 1 / epsilon, worst, batch, epsilon)
+        rows += rows_of("1 / epsilon, worst case", 1 / epsilon, worst, batch, epsilon)
     return rows
 
 
-def _rows(varied: str, size: float, averages: np.ndarray, batch: int, epsilon: float) -> list[Row]:
+def rows_of(
+    varied: str, size: float, averages: np.ndarray, batch: int, epsilon: float
+) -> list[Row]:
     rows = []
     for seed, close in enumerate(averages <= epsilon):
         reached = (1 + int(close.argmax())) * batch if close.any() else 0
@@ -80,7 +84,7 @@ def _rows(varied: str, size: float, averages: np.ndarray, batch: int, epsilon: f
     return rows
 
 
-def _of_locks(
+def of_locks(
     horizon: int, actions: int, steps: int, seeds: int, plans: int, batch: int
 ) -> np.ndarray:
     locks = [
@@ -94,7 +98,7 @@ def _of_locks(
     return _averages(locks, np.array(best), plans, batch)
 
 
-def _of_coins(seeds: int, plans: int, batch: int) -> np.ndarray:
+def of_coins(seeds: int, plans: int, batch: int) -> np.ndarray:
     """The worst over the gaps; the value range is that of all coins, 1 / (1 - discount)."""
     mdps = [
         coins(4, 3, gap, 1 - 1 / COIN_STEPS, seed)
@@ -109,7 +113,14 @@ def _averages(
     mdps: Sequence[FiniteMDP], value_range: np.ndarray, plans: int, batch: int
 ) -> np.ndarray:
     """Mean suboptimality of all policies so far, in value ranges: [MDPs, plans]."""
-    observations, actions = mdps[0].reward.shape
+    keys = np.asarray(jax.random.split(jax.random.PRNGKey(0), len(mdps)))
+    gaps = _program(*mdps[0].reward.shape, plans, batch)(stack(mdps), keys)
+    return np.cumsum(gaps / value_range[:, None], axis=1) / np.arange(1, plans + 1)
+
+
+@cache
+def _program(observations: int, actions: int, plans: int, batch: int) -> Callable[..., np.ndarray]:
+    """Compiled once for MDPs of one size: suboptimalities of the collecting policies."""
     log_models = observations * actions * np.log(observations)
     algorithm = Algorithm(
         tables_by_ranking(NEGATIVES, plans * batch, batch),
@@ -120,6 +131,4 @@ def _averages(
         best = policy_iteration(mdp.transition, mdp.reward, mdp.discount).value @ mdp.start
         return best - run(algorithm, mdp, key, plans, batch).collected
 
-    keys = np.asarray(jax.random.split(jax.random.PRNGKey(0), len(mdps)))
-    gaps = exact(jax.vmap(one))(stack(mdps), keys) / value_range[:, None]
-    return np.cumsum(gaps, axis=1) / np.arange(1, plans + 1)
+    return exact(jax.vmap(one))

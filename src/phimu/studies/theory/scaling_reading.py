@@ -71,7 +71,9 @@ def figure(rows: Sequence[Row]) -> Figure:
 
 def _draw(axes: Axes, rows: Sequence[Row], varied: str, exponent: int) -> None:
     sizes, samples = taken(rows, varied)
-    axes.set(xscale="log", yscale="log", xlabel=varied.replace(", worst case", ""))
+    axes.set(
+        xscale="log", yscale="log", xlabel=varied.replace(", worst case", " (coins, worst gap)")
+    )
     if len(sizes) < 2:
         axes.set_title("too few sizes", fontsize=10)
         return
@@ -85,8 +87,7 @@ def _draw(axes: Axes, rows: Sequence[Row], varied: str, exponent: int) -> None:
     first = height * (sizes[0] / middle) ** found
     bound = first * (sizes / sizes[0]) ** exponent
     axes.plot(sizes, bound, c=GREY, lw=1.4, ls=":", label="the theorem's upper bound, as a slope")
-    where = "coins, worst gap: " if "worst" in varied else ""
-    axes.set_title(f"{where}{found:.2f} [{low:.2f}, {high:.2f}]; theorem {exponent}", fontsize=9.5)
+    axes.set_title(f"{found:.2f} [{low:.2f}, {high:.2f}]; theorem {exponent}", fontsize=10)
     axes.set_xticks(sizes)
     axes.set_ylim(60, 1e5)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
