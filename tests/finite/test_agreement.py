@@ -6,6 +6,7 @@ import pytest
 
 from phimu.confidence import Elliptical
 from phimu.finite import estimators, models
+from phimu.finite.ctrl_ucb import bonus
 from phimu.finite.fitting import log_marginal
 from phimu.finite.precision import exact
 from phimu.representation import losses, ratio
@@ -64,14 +65,28 @@ def test_maximum_likelihood_of_normalised_models_agrees(problem):
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
-def test_bonus_of_a_table_is_that_of_its_visits():
+@pytest.mark.parametrize(
+    ("model", "bonus_scale"),
+    [(models.river_swim(5), 3.0), (models.random_low_rank(6, 3, 4), 8.0)],
+    ids=["one-hot", "low rank"],
+)
+def test_bonuses_agree(model, bonus_scale):
+    observations, actions, feature_dim = model.phi.shape
+    visits = np.random.default_rng(0).integers(0, 40, (observations, actions))
+    phi = model.phi / np.linalg.norm(model.phi, axis=2, keepdims=True)  # as the deep code has it
+    rows = phi.reshape(-1, feature_dim).astype(np.float32)
+    confidence = Elliptical(bonus_scale=bonus_scale, ridge=1.0)
+    whitening = confidence.fit([np.repeat(rows, visits.reshape(-1), axis=0)])
+    expected = exact(bonus)(phi, visits, bonus_scale, 1.0)
+    found = np.asarray(confidence.bonus(whitening, jnp.asarray(phi, jnp.float32)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert np.unique(expected).size > 3
+
+
+def test_bonus_of_a_table_counts_its_visits():
     """With phi = e_(s,a) the covariance is diagonal: alpha / sqrt(n(s, a) + ridge), at most 2."""
     table = models.river_swim(5)
     visits = np.random.default_rng(0).integers(0, 40, (5, 2))
-    phi = table.phi.reshape(10, 10).astype(np.float32)
-    confidence = Elliptical(bonus_scale=3.0, ridge=1.0)
-    whitening = confidence.fit([np.repeat(phi, visits.reshape(-1), axis=0)])
     expected = np.minimum(3.0 / np.sqrt(visits + 1.0), 2.0)
-    found = np.asarray(confidence.bonus(whitening, jnp.asarray(table.phi, jnp.float32)))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(exact(bonus)(table.phi, visits, 3.0, 1.0), expected, rtol=1e-12)
     assert (expected == 2.0).any()
