@@ -30,7 +30,13 @@ COMMANDS = {
     "demo": Command("demo", "main", "the paper's first figure, in about five minutes"),
 }
 
-EXAMPLES = """\
+USAGE = """\
+phimu: reinforcement learning on learned linear-MDP representations (CTRL).
+
+Usage: phimu COMMAND ...
+
+{commands}
+
 Examples:
   phimu demo
   phimu train Pendulum-v1 --agent ctrl-ucb-m --preset small --steps 20000 --seed 0
@@ -47,28 +53,10 @@ Examples:
 UNHARMED = "what was saved before is unharmed, and the same command resumes once this is mended."
 
 
-def usage() -> str:
-    lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "phimu: reinforcement learning on learned linear-MDP representations (CTRL).",
-            "",
-            "Usage: phimu COMMAND ...",
-            "",
-            *lines,
-            "",
-            EXAMPLES,
-        ]
-    )
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; whatever ends it early is one sentence on standard error and a code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
-        return 0
-    if arguments[0] in ("-V", "--version"):
+    if arguments[:1] in (["-V"], ["--version"]):
         from importlib.metadata import version
 
         print(version("phimu"))
@@ -76,13 +64,10 @@ def main(arguments: list[str] | None = None) -> int:
     from phimu.errors import InputError, Stopped
     from phimu.training.threads import limit_threads
 
-    name, *rest = arguments
     try:
-        if name not in COMMANDS:
-            raise InputError(unknown(name, COMMANDS, "command"))
-        asked = peek(rest, "--threads", "")
+        asked = peek(arguments, "--threads", "")
         limit_threads(int(asked) if asked.removeprefix("-").isdigit() else None)
-        COMMANDS[name].run(rest)
+        dispatch(arguments, COMMANDS, USAGE, "command")
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -110,9 +95,20 @@ def peek(arguments: list[str], flag: str, default: str) -> str:
     return value
 
 
-def unknown(name: str, commands: dict[str, Command], what: str) -> str:
-    import difflib
+def dispatch(arguments: list[str], commands: dict[str, Command], usage: str, what: str) -> None:
+    """Run the command that `arguments` begin with, or print `usage` with the list of them."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        lines = [f"  {name:<13}{command.summary}" for name, command in commands.items()]
+        print(usage.format(commands="\n".join(lines)))
+        return
+    name, *rest = arguments
+    if name not in commands:
+        import difflib
 
-    close = difflib.get_close_matches(name, commands, n=1)
-    meant = f" Did you mean {close[0]}?" if close else ""
-    return f"There is no {what} {name!r}: use one of {', '.join(commands)}.{meant}"
+        from phimu.errors import InputError
+
+        close = difflib.get_close_matches(name, commands, n=1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        known = ", ".join(commands)
+        raise InputError(f"There is no {what} {name!r}: use one of {known}.{meant}")
+    commands[name].run(rest)

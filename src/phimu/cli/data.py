@@ -6,11 +6,10 @@ from typing import Annotated
 import numpy as np
 import tyro
 
-from phimu.cli import Command, unknown
+from phimu.cli import Command, dispatch
 from phimu.cli.arguments import call
 from phimu.data.offline import OfflineSet
 from phimu.data.opening import open_set
-from phimu.errors import InputError
 from phimu.studies.dataset import CELLS, EDGE, Spread, Summary, summarise
 
 SUBCOMMANDS = {
@@ -26,7 +25,7 @@ phimu data: logged transitions, to learn from without an environment (docs/data.
 
 Usage: phimu data SUBCOMMAND ...
 
-{subcommands}
+{commands}
 
 A dataset is one of
   hopper_medium.hdf5              D4RL's layout, v0 to v2, also as d4rl:FILE
@@ -45,14 +44,7 @@ Examples:
 
 
 def main(arguments: list[str]) -> None:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        lines = [f"  {name:<10}{command.summary}" for name, command in SUBCOMMANDS.items()]
-        print(USAGE.format(subcommands="\n".join(lines)))
-        return
-    name, *rest = arguments
-    if name not in SUBCOMMANDS:
-        raise InputError(unknown(name, SUBCOMMANDS, "subcommand of data"))
-    SUBCOMMANDS[name].run(rest)
+    dispatch(arguments, SUBCOMMANDS, USAGE, "subcommand of data")
 
 
 def show(arguments: list[str]) -> None:

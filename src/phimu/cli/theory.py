@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from phimu.cli import Command, unknown
+from phimu.cli import Command, dispatch
 from phimu.cli.arguments import call
-from phimu.errors import InputError
 from phimu.studies.theory import (
     consistency_reading,
     offline_reading,
@@ -32,7 +31,7 @@ phimu theory: the paper's theory, run on finite MDPs where every answer is known
 
 Usage: phimu theory SUBCOMMAND ...
 
-{subcommands}
+{commands}
 
 Each writes a picture, a CSV, a paragraph that reads it, and how it was made, into --out.
 
@@ -40,15 +39,8 @@ Each writes a picture, a CSV, a paragraph that reads it, and how it was made, in
 
 
 def main(arguments: list[str]) -> None:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        lines = [f"  {name:<13}{command.summary}" for name, command in SUBCOMMANDS.items()]
-        print(USAGE.format(subcommands="\n".join(lines)))
-        return
-    name, *rest = arguments
-    if name not in SUBCOMMANDS:
-        raise InputError(unknown(name, SUBCOMMANDS, "subcommand of theory"))
     cache_compilation()
-    SUBCOMMANDS[name].run(rest)
+    dispatch(arguments, SUBCOMMANDS, USAGE, "subcommand of theory")
 
 
 def consistency(arguments: list[str]) -> None:
