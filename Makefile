@@ -31,7 +31,7 @@ report: .venv/.runtime
 	$(BIN)/phimu report results -o docs/report.html $(ARGS)
 
 test: .venv/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 faults: .venv/.dev
 	$(BIN)/python -m pytest -m faults tests/faults $(ARGS)

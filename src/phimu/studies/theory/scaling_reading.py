@@ -90,7 +90,7 @@ def _draw(axes: Axes, rows: Sequence[Row], varied: str, exponent: int) -> None:
     axes.set_title(f"{found:.2f} [{low:.2f}, {high:.2f}]; theorem {exponent}", fontsize=10)
     axes.set_xticks(sizes)
     axes.set_ylim(60, 1e5)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(color="#dadce0", lw=0.7)
     axes.set_axisbelow(True)
