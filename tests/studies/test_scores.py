@@ -120,5 +120,5 @@ def test_what_is_in_results_is_read() -> None:
     assert {(run.agent, run.preset) for run in pendulum} >= {("sac", "small")}
     by_name = {run.path.relative_to(RESULTS).as_posix(): run for run in runs}
     assert by_name["maze/linear"].maze["success_rate"] == 0.99
-    lcb = by_name["offline/hopper_medium/ctrl-lcb/seed-0"]
+    lcb = by_name["offline/hopper_medium/ctrl-lcb-held/seed-0"]
     assert (round(lcb.score or 0, 1), lcb.done, lcb.made_anew) == (51.0, 50_000, True)
