@@ -1,6 +1,9 @@
 """`phimu theory`: the paper's theory, run on finite MDPs."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from phimu.cli import Command, dispatch
 from phimu.cli.arguments import call
@@ -39,12 +42,23 @@ Each writes a picture, a CSV, a paragraph that reads it, and how it was made, in
 
 
 def main(arguments: list[str]) -> None:
-    cache_compilation()
     dispatch(arguments, SUBCOMMANDS, USAGE, "subcommand of theory")
 
 
+def _call(function: Callable[..., None], arguments: list[str]) -> None:
+    cache_compilation()
+    call(function, arguments, f"phimu theory {function.__name__.removeprefix('_')}")
+
+
+def _leave(out: Path, name: str, rows: Sequence[Any], reader: ModuleType) -> None:
+    """What a subcommand found, in files, and its paragraph on the terminal."""
+    reading = reader.reading(rows)
+    write(out, name, rows, reading, reader.figure(rows))
+    print(reading)
+
+
 def consistency(arguments: list[str]) -> None:
-    call(_consistency, arguments, "phimu theory consistency")
+    _call(_consistency, arguments)
 
 
 def _consistency(
@@ -66,13 +80,11 @@ def _consistency(
         out: the directory for consistency.png, .csv, .md and .json.
     """
     rows = measure_consistency(seeds, transitions, negatives)
-    reading = consistency_reading.reading(rows)
-    write(out, "consistency", rows, reading, consistency_reading.figure(rows))
-    print(reading)
+    _leave(out, "consistency", rows, consistency_reading)
 
 
 def online(arguments: list[str]) -> None:
-    call(_online, arguments, "phimu theory online")
+    _call(_online, arguments)
 
 
 def _online(
@@ -97,13 +109,11 @@ def _online(
         out: the directory for online.png, .csv, .md and .json.
     """
     rows = measure_online(seeds, samples, horizon, actions, batch)
-    reading = online_reading.reading(rows)
-    write(out, "online", rows, reading, online_reading.figure(rows))
-    print(reading)
+    _leave(out, "online", rows, online_reading)
 
 
 def offline(arguments: list[str]) -> None:
-    call(_offline, arguments, "phimu theory offline")
+    _call(_offline, arguments)
 
 
 def _offline(
@@ -124,13 +134,11 @@ def _offline(
         out: the directory for offline.png, .csv, .md and .json.
     """
     rows = measure_offline(seeds, samples, coverage_samples)
-    reading = offline_reading.reading(rows)
-    write(out, "offline", rows, reading, offline_reading.figure(rows))
-    print(reading)
+    _leave(out, "offline", rows, offline_reading)
 
 
 def scaling(arguments: list[str]) -> None:
-    call(_scaling, arguments, "phimu theory scaling")
+    _call(_scaling, arguments)
 
 
 def _scaling(
@@ -148,6 +156,4 @@ def _scaling(
         out: the directory for scaling.png, .csv, .md and .json.
     """
     rows = measure_scaling(seeds, samples, batch)
-    reading = scaling_reading.reading(rows)
-    write(out, "scaling", rows, reading, scaling_reading.figure(rows))
-    print(reading)
+    _leave(out, "scaling", rows, scaling_reading)

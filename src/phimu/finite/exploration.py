@@ -1,7 +1,7 @@
 """What CTRL-UCB is compared with: other ways to explore, for the loop of `ctrl_ucb.run`.
 
-All of them learn tables by maximum likelihood except LSVI-UCB, which is told phi*; Rep-UCB is
-`optimistic` with that learner. Each plans exactly in what it has learned.
+Each plans exactly in what a learner gives it. LSVI-UCB is told phi*, and has its own; Rep-UCB is
+`optimistic` with a learner by maximum likelihood.
 """
 
 import jax

@@ -139,9 +139,7 @@ def learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.tick_params(labelsize=10)
     axes.margins(x=0.01)
-    axes.grid(color="#dadce0", lw=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    with_grid(axes)
     axes.set_title(title, fontsize=13, weight="bold", loc="left", pad=22)
     axes.annotate(
         _band_caption(seeds),
@@ -196,14 +194,27 @@ def _in_thousands(value: float, _: object = None) -> str:
 
 def _add_legend(figure: Figure, axes: Axes) -> None:
     """Below the axes, so that it covers no curve, in as many columns as the labels leave room."""
-    handles, labels = axes.get_legend_handles_labels()
+    labels = axes.get_legend_handles_labels()[1]
     longest = max(len(line) for label in labels for line in label.splitlines())
     columns = min(len(labels), max(1, 92 // (longest + 10)))
     lines = math.ceil(sum(len(label.splitlines()) for label in labels) / columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * lines)  # the axes keep their height
+    legend_below(figure, axes, columns)
+
+
+def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
+    """The lines of `axes` by name, below all panels."""
+    handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=columns, fontsize=10, frameon=False
     )
+
+
+def with_grid(axes: Axes) -> None:
+    """A faint grid behind the lines, and no frame above and on the right."""
+    axes.grid(color="#dadce0", lw=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def scaling_curves(path: Path, curves: Sequence[Scaling]) -> None:
@@ -229,9 +240,7 @@ def scaling_curves(path: Path, curves: Sequence[Scaling]) -> None:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
         axes.minorticks_off()
-        axes.grid(color="#dadce0", lw=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        with_grid(axes)
     figure.axes[0].set_ylabel("milliseconds", fontsize=11)
     save(figure, path)
 

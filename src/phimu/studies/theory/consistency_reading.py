@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from phimu.studies.figures import GREY, LINE_COLOURS
+from phimu.studies.figures import GREY, LINE_COLOURS, legend_below, with_grid
 from phimu.studies.theory.consistency import CLASSES, CONTRASTS, Row
 
 CLOSE = 0.01  # total variation, below which two estimates count as one
@@ -72,13 +72,7 @@ def figure(rows: Sequence[Row]) -> Figure:
     for axes, models in zip(panels, CLASSES, strict=True):
         _draw(axes, rows, models)
     panels[0].set_ylabel("total variation, NCE to likelihood", fontsize=11)
-    drawn.legend(
-        *panels[0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=4,
-        fontsize=10,
-        frameon=False,
-    )
+    legend_below(drawn, panels[0], 4)
     return drawn
 
 
@@ -95,6 +89,4 @@ def _draw(axes: Axes, rows: Sequence[Row], models: str) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.minorticks_off()
     axes.set_xlabel("K, negatives of a transition", fontsize=11)
-    axes.grid(color="#dadce0", lw=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    with_grid(axes)

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from phimu.studies.figures import GREY, LINE_COLOURS
+from phimu.studies.figures import GREY, LINE_COLOURS, legend_below, with_grid
 from phimu.studies.theory.offline import BOUND, PLANS, Row
 from phimu.studies.theory.statistics import interval, slope
 
@@ -98,16 +98,8 @@ def figure(rows: Sequence[Row]) -> Figure:
         axes.set(xscale="log", yscale="log")
         axes.set_ylim(3e-4, 3)
     for axes in (left, middle, right):
-        axes.grid(color="#dadce0", lw=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    drawn.legend(
-        *left.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=4,
-        fontsize=10,
-        frameon=False,
-    )
+        with_grid(axes)
+    legend_below(drawn, left, 4)
     return drawn
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from phimu.studies.figures import GREY, LINE_COLOURS
+from phimu.studies.figures import GREY, LINE_COLOURS, legend_below, with_grid
 from phimu.studies.theory.online import EPSILON, Row
 from phimu.studies.theory.statistics import interval, mean, slope
 
@@ -102,11 +102,8 @@ def figure(rows: Sequence[Row]) -> Figure:
     for axes, title in zip((left, middle, right), titles, strict=True):
         axes.set_title(title, fontsize=10.5, loc="left")
         axes.set_xlabel("samples (episodes)", fontsize=10)
-        axes.grid(color="#dadce0", lw=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-    handles = left.get_legend_handles_labels()
-    drawn.legend(*handles, loc="outside lower center", ncols=5, fontsize=9.5, frameon=False)
+        with_grid(axes)
+    legend_below(drawn, left, 5)
     return drawn
 
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from phimu.studies.figures import GREY, LINE_COLOURS
+from phimu.studies.figures import GREY, LINE_COLOURS, legend_below, with_grid
 from phimu.studies.theory.scaling import EXPONENTS, Row
 from phimu.studies.theory.statistics import interval, slope
 
@@ -59,13 +59,7 @@ def figure(rows: Sequence[Row]) -> Figure:
     for axes, (varied, exponent) in zip(panels, EXPONENTS.items(), strict=True):
         _draw(axes, rows, varied, exponent)
     panels[0].set_ylabel("samples (episodes)", fontsize=11)
-    drawn.legend(
-        *panels[0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=3,
-        fontsize=10,
-        frameon=False,
-    )
+    legend_below(drawn, panels[0], 3)
     return drawn
 
 
@@ -92,6 +86,4 @@ def _draw(axes: Axes, rows: Sequence[Row], varied: str, exponent: int) -> None:
     axes.set_ylim(60, 1e5)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.grid(color="#dadce0", lw=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    with_grid(axes)
