@@ -18,6 +18,7 @@ from phimu.errors import InputError
 from phimu.training import checkpoint
 from phimu.training.evaluation import evaluate
 from phimu.training.lock import locked
+from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun, act
 from phimu.training.progress import Progress
 from phimu.training.run_config import Dataset, RunConfig, load_config
@@ -25,9 +26,55 @@ from phimu.training.run_directory import RunDirectory, open_run
 from phimu.training.session import offline_run, online_run
 
 
-class Model:
+class _Learner:
+    """What models of both kinds do with their run."""
+
+    config: RunConfig
+    run: OnlineRun | OfflineRun
+    _calls = 0  # of `predict`
+
+    def q_value(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """Q(s, a) for [B, ...] pairs, actions in [-1, 1]: [B]."""
+        return self._query("q_value", observation, action)
+
+    def save(self, path: str | Path) -> None:
+        """Write configuration, networks, optimisers and replay to a directory; not logged data."""
+        with locked(Path(path), print):
+            directory = open_run(Path(path), self.config.to_json(), [f"{type(self).__name__}.save"])
+            self.run.save(directory.checkpoints)
+
+    @classmethod
+    def _restored(cls, path: Path, config: RunConfig, run: OnlineRun | OfflineRun) -> Self:
+        saved = checkpoint.load(RunDirectory(path).checkpoints)
+        if saved is None:
+            raise InputError(f"{path} has no checkpoint to load.")
+        model = cls.__new__(cls)
+        model.config, model.run = config, run
+        model.run.restore(saved, print)
+        return model
+
+    def _act(self, observation: np.ndarray, deterministic: bool) -> np.ndarray:
+        """Actions in [-1, 1] for observations [..., D]; samples are new at each call."""
+        self._calls += 1
+        acting, seed = self.run.state.acting, self.config.seed
+        return np.asarray(
+            act(self.run.agent, deterministic, acting, observation, seed, self._calls)
+        )
+
+    def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
+        inputs = (np.asarray(a, np.float32) for a in arrays)
+        return np.asarray(_query(self.run.agent, name, self.run.state, *inputs))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _query(agent: Any, name: str, state: Any, *arrays: Any) -> jax.Array:
+    return getattr(agent, name)(state, *arrays)
+
+
+class Model(_Learner):
     """An agent in an environment. Use `Ctrl` or `Sac`."""
 
+    run: OnlineRun
     _agent = "sac"
     _family = ""  # what the names of its agents begin with
 
@@ -75,32 +122,14 @@ class Model:
             raise InputError(
                 f"observation has shape {flat.shape}: give {shape}, or a batch of them."
             )
-        self._calls = getattr(self, "_calls", 0) + 1
-        actions = act(
-            self.run.agent,
-            deterministic,
-            self.run.state.acting,
-            flat.reshape(-1, size),
-            self.config.seed,
-            self._calls,
-        )
-        scaled = np.stack([self.run.task.to_env_action(a) for a in np.asarray(actions)])
+        actions = self._act(flat.reshape(-1, size), deterministic)
+        scaled = np.stack([self.run.task.to_env_action(action) for action in actions])
         return (scaled if batched else scaled[0]), state
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> dict[str, float]:
         """Mean return and length of episodes in mode action, on a fresh copy of a named task."""
         task = open_task(self.config.task, **self.config.task_options)
         return evaluate(self.run.policy(), task, episodes, seed).summary()
-
-    def q_value(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """Q(s, a) for [B, ...] pairs, actions in [-1, 1]: [B]."""
-        return self._query("q_value", observation, action)
-
-    def save(self, path: str | Path) -> None:
-        """Write everything to a directory: configuration, networks, optimisers, replay."""
-        with locked(Path(path), print):
-            directory = open_run(Path(path), self.config.to_json(), ["Model.save"])
-            self.run.save(directory.checkpoints)
 
     @classmethod
     def load(cls, path: str | Path, env: gymnasium.Env | None = None) -> Self:
@@ -111,23 +140,8 @@ class Model:
             raise InputError(f"{path} was trained on logged data: load it with Offline.")
         if not config.agent.startswith(cls._family):
             raise InputError(f"{path} holds the agent {config.agent}, not one of {cls.__name__}.")
-        saved = checkpoint.load(RunDirectory(path).checkpoints)
-        if saved is None:
-            raise InputError(f"{path} has no checkpoint to load.")
-        model = cls.__new__(cls)
-        model.config = config
-        model.run = online_run(config, task=None if env is None else open_task(env))
-        model.run.restore(saved, print)
-        return model
-
-    def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
-        inputs = (np.asarray(a, np.float32) for a in arrays)
-        return np.asarray(_query(self.run.agent, name, self.run.state, *inputs))
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _query(agent: Any, name: str, state: Any, *arrays: Any) -> jax.Array:
-    return getattr(agent, name)(state, *arrays)
+        run = online_run(config, task=None if env is None else open_task(env))
+        return cls._restored(path, config, run)
 
 
 class Sac(Model):
@@ -162,8 +176,10 @@ class Ctrl(Model):
         return np.exp(self._query("log_ratio", observation, action, next_observation))
 
 
-class Offline:
+class Offline(_Learner):
     """An agent that learns from logged data: CTRL-LCB, or one that it is compared with."""
+
+    run: OfflineRun
 
     def __init__(
         self,
@@ -207,10 +223,7 @@ class Offline:
             raise InputError(
                 f"observation has shape {observation.shape}: give ({size},), or a batch of them."
             )
-        self._calls = getattr(self, "_calls", 0) + 1
-        acting, seed = self.run.state.acting, self.config.seed
-        action = act(self.run.agent, deterministic, acting, observation, seed, self._calls)
-        return self._dataset.to_own_range(np.asarray(action)), state
+        return self._dataset.to_own_range(self._act(observation, deterministic)), state
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> dict[str, float]:
         """Episodes in mode action, in the environment that the data names."""
@@ -225,21 +238,11 @@ class Offline:
         """The critic's value of the policy and the penalties, on the data: no episode is run."""
         return self.run.estimates()
 
-    def q_value(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """Q(s, a) for [B, ...] pairs, actions in [-1, 1]: [B]."""
-        return self._query("q_value", observation, action)
-
     def penalty(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """CTRL-LCB's elliptical penalty for [B, ...] pairs, actions in [-1, 1]: [B]."""
         if not hasattr(self.run.agent, "penalty"):
             raise InputError(f"{self.config.agent} has no penalty: only ctrl-lcb has one.")
         return self._query("penalty", observation, action)
-
-    def save(self, path: str | Path) -> None:
-        """Write configuration, networks and optimisers to a directory; not the data."""
-        with locked(Path(path), print):
-            directory = open_run(Path(path), self.config.to_json(), ["Offline.save"])
-            self.run.save(directory.checkpoints)
 
     @classmethod
     def load(cls, path: str | Path, data: str | Path | OfflineSet | None = None) -> Self:
@@ -249,21 +252,10 @@ class Offline:
             raise InputError(f"{path} was trained in an environment: load it with Ctrl or Sac.")
         if data is not None and not isinstance(data, OfflineSet):
             data = open_set(data, config.dataset.sha256)
-        saved = checkpoint.load(RunDirectory(Path(path)).checkpoints)
-        if saved is None:
-            raise InputError(f"{path} has no checkpoint to load.")
-        model = cls.__new__(cls)
-        model.config = config
-        model.run = offline_run(config, data)
-        model.run.restore(saved, print)
-        return model
+        return cls._restored(Path(path), config, offline_run(config, data))
 
     @property
     def _dataset(self) -> Dataset:
         if self.config.dataset is None:
             raise TypeError("an offline configuration has a dataset")
         return self.config.dataset
-
-    def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
-        inputs = (np.asarray(a, np.float32) for a in arrays)
-        return np.asarray(_query(self.run.agent, name, self.run.state, *inputs))

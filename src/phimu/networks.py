@@ -1,15 +1,13 @@
-"""Small networks: MLPs, Fourier inputs, the tanh-Gaussian, running normalisation."""
+"""Small networks: MLPs, Fourier inputs, the tanh-Gaussian."""
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from phimu.types import Batch
 
 
 def elu(x: jax.Array) -> jax.Array:
@@ -210,62 +208,6 @@ class Deterministic(eqx.Module):
 
     def mode(self, observation: jax.Array) -> jax.Array:
         return jnp.tanh(self.network(observation))
-
-
-class RunningNormaliser(eqx.Module):
-    """Mean and variance of all observations seen so far (Chan's parallel update)."""
-
-    mean: jax.Array  # [observation_dim]
-    variance: jax.Array  # [observation_dim]
-    count: jax.Array  # []
-
-    def __init__(self, observation_dim: int):
-        self.mean = jnp.zeros(observation_dim)
-        self.variance = jnp.ones(observation_dim)
-        self.count = jnp.zeros(())
-
-    @staticmethod
-    def of(observation: np.ndarray) -> "RunningNormaliser":
-        """The statistics of a whole set [N, observation_dim], which float32 cannot add up."""
-        mean, variance = (
-            jnp.asarray(np.asarray(f(observation, axis=0, dtype=np.float64), np.float32))
-            for f in (np.mean, np.var)
-        )
-        count = jnp.asarray(len(observation), jnp.float32)
-        fresh = RunningNormaliser(observation.shape[-1])
-        return eqx.tree_at(lambda n: (n.mean, n.variance, n.count), fresh, (mean, variance, count))
-
-    def include(self, observation: jax.Array) -> "RunningNormaliser":
-        """The normaliser that has also seen these [B, observation_dim]."""
-        total = self.count + observation.shape[0]
-        share = observation.shape[0] / total
-        difference = jnp.mean(observation, axis=0) - self.mean
-        spread = (1 - share) * self.variance + share * jnp.var(observation, axis=0)
-        mean = self.mean + share * difference
-        variance = spread + share * (1 - share) * difference**2
-        return eqx.tree_at(lambda n: (n.mean, n.variance, n.count), self, (mean, variance, total))
-
-    def __call__(self, observation: jax.Array) -> jax.Array:
-        # Components that never vary divide by 1e-3, not by zero; far outliers are clipped.
-        mean = jnp.broadcast_to(self.mean, observation.shape)
-        variance = jnp.broadcast_to(self.variance, observation.shape)
-        scaled = (observation - mean) * jax.lax.rsqrt(variance + 1e-6)
-        return jnp.clip(scaled, -10.0, 10.0)
-
-
-class Acting(NamedTuple):
-    """What acting needs of an agent's state: little, because each array makes a call slower."""
-
-    normaliser: RunningNormaliser
-    actor: Any  # TanhGaussian, or another policy with a `mode`
-
-
-def normalise_batch(normaliser: RunningNormaliser, batch: Batch) -> Batch:
-    """The batch as phi, mu, actor and critic see it: both observations by the same statistics."""
-    return batch._replace(
-        observation=normaliser(batch.observation),
-        next_observation=normaliser(batch.next_observation),
-    )
 
 
 def norm(tree: Any) -> jax.Array:

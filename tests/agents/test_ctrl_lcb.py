@@ -119,14 +119,14 @@ def test_the_critic_learns_reward_minus_penalty():
     penalty = oracle_penalty(agent, state, random_set(200))[rows]
     batch = drawn.batch
     noise, _ = jax.random.normal(key, (2, *batch.action.shape))
-    following = agent.normalise(state, batch.next_observation)
+    following = state.normaliser(batch.next_observation)
     action, _ = state.planner.actor.with_noise(following, noise)
     phi = state.representation.slow.phi
     heads = state.planner.slow_critic
     values = np.array([head(phi(following, action)) for head in heads], np.float64).min(0)
     target = np.asarray(batch.reward, np.float64) - penalty
     target += agent.planner.discount * (1 - np.asarray(batch.terminated)) * values
-    here = phi(agent.normalise(state, batch.observation), batch.action)
+    here = phi(state.normaliser(batch.observation), batch.action)
     both = np.array([head(here) for head in state.planner.critic], np.float64)
     _, metrics = learn(agent, "policy", state, data, key)
     np.testing.assert_allclose(metrics["td_loss"], np.mean((both - target) ** 2), rtol=1e-4)

@@ -16,7 +16,7 @@ from phimu.agents.presets import override
 from phimu.confidence import Elliptical
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.networks import RunningNormaliser
+from phimu.normalisation import RunningNormaliser
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives

@@ -16,7 +16,7 @@ from phimu.agents.sac import Sac
 from phimu.data.writing import Origin
 from phimu.environments.task import open_task
 from phimu.errors import InputError, Stopped
-from phimu.networks import Acting
+from phimu.normalisation import Acting
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.training import checkpoint, sets
 from phimu.training.collect import collect, policy_of_run, replay_of_run
@@ -55,7 +55,7 @@ def test_numpy_acts_like_the_agent(normalise: bool, activation, layer_norm: bool
         mode = agent.act(acting, observation, jax.random.PRNGKey(0), True)
         np.testing.assert_allclose(policy.mode(observation, rng), mode, atol=1e-5)
         noise = np.random.default_rng(7).standard_normal(2, np.float32)
-        sample, _ = acting.actor.with_noise(agent.normalise(acting, observation), noise)
+        sample, _ = acting.actor.with_noise(acting.normaliser(observation), noise)
         sampled = policy(observation, np.random.default_rng(7))
         np.testing.assert_allclose(sampled, sample, atol=1e-5)
         assert sampled.dtype == np.float32

@@ -6,19 +6,13 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from phimu.agents.sac import concatenate
 from phimu.data.on_device import DeviceSet
-from phimu.networks import (
-    Acting,
-    Precision,
-    RunningNormaliser,
-    in_own_precision,
-    normalise_batch,
-)
+from phimu.networks import Precision, in_own_precision
+from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
 from phimu.planning.behaviour import DIVERGENCES, BehaviourCloning
-from phimu.planning.critics import values
+from phimu.planning.critics import smaller
 from phimu.planning.dual_divergence import Dual, DualKl, kl_dual
 from phimu.planning.soft_actor_critic import Planner, SoftActorCritic
 from phimu.types import Batch, Metrics, Spec
@@ -39,7 +33,7 @@ Draw = Callable[[jax.Array], Batch]  # a batch by a key, as actor and critic see
 
 
 class BracState(NamedTuple):
-    normaliser: RunningNormaliser
+    normaliser: Normaliser
     held_by: Any  # a Behaviour, or of kl_dual a Dual
     planner: Planner
 
@@ -72,27 +66,21 @@ class Brac:
         for_divergence, for_planner = jax.random.split(key)
         held_by = self.dual if self.divergence == "kl_dual" else self.behaviour
         state = BracState(
-            RunningNormaliser(spec.observation_dim),
+            normaliser(self.normalise_observations, spec.observation_dim),
             held_by.init(spec, for_divergence),
             self.planner.init(spec, sum(spec), for_planner),
         )
         return jax.tree.map(jnp.copy, state)
 
     def begin(self, phase: str, state: BracState, data: DeviceSet) -> tuple[BracState, DeviceSet]:
-        if not self.normalise_observations:
-            return state, data
-        normaliser = RunningNormaliser.of(np.asarray(data.all.observation))
-        return state._replace(normaliser=normaliser), data
+        return state._replace(normaliser=state.normaliser.of(data.all.observation)), data
 
     @in_own_precision
     def learn(
         self, phase: str, state: BracState, data: DeviceSet, key: jax.Array
     ) -> tuple[BracState, Metrics]:
         def draw(key: jax.Array) -> Batch:
-            batch = data.sample(key).batch
-            if not self.normalise_observations:
-                return batch
-            return normalise_batch(state.normaliser, batch)
+            return normalise_batch(state.normaliser, data.sample(key).batch)
 
         return self.update(phase, state, draw, key)
 
@@ -137,15 +125,8 @@ class Brac:
         self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
     ) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]."""
-        observation = self.normalise(acting, observation)
-        if deterministic:
-            return acting.actor.mode(observation)
-        return acting.actor.sample(observation, key)[0]
+        return acting.act(observation, key, deterministic)
 
     def q_value(self, state: BracState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
-        inputs = concatenate(self.normalise(state, observation), action)
-        return jnp.min(values(state.planner.critic, inputs), axis=0)
-
-    def normalise(self, state: BracState | Acting, observation: jax.Array) -> jax.Array:
-        return state.normaliser(observation) if self.normalise_observations else observation
+        return smaller(state.planner.critic, concatenate(state.normaliser(observation), action))

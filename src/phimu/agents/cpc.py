@@ -6,14 +6,14 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from phimu.agents.brac import Brac, BracState, Draw
 from phimu.agents.sac import concatenate
 from phimu.data.on_device import DeviceSet
 from phimu.data.replay import split
-from phimu.networks import MLP, Acting, Precision, RunningNormaliser, TanhGaussian, in_own_precision
-from phimu.planning.critics import values
+from phimu.networks import MLP, Precision, TanhGaussian, in_own_precision
+from phimu.normalisation import Acting, Normaliser, normaliser
+from phimu.planning.critics import smaller
 from phimu.representation.predictive import Coding, PredictiveCoding
 from phimu.types import Batch, Metrics, Spec
 
@@ -32,7 +32,7 @@ class OnEmbedding(eqx.Module):
 
 
 class CpcState(NamedTuple):
-    normaliser: RunningNormaliser
+    normaliser: Normaliser
     coding: Coding
     planned: BracState  # of embeddings instead of observations
 
@@ -61,7 +61,7 @@ class Cpc:
         for_coding, for_brac = jax.random.split(key)
         embedded = spec._replace(observation_dim=self.coding.embedding_dim)
         state = CpcState(
-            RunningNormaliser(spec.observation_dim),
+            normaliser(self.brac.normalise_observations, spec.observation_dim),
             self.coding.init(spec, for_coding),
             self.brac.init(embedded, for_brac),
         )
@@ -69,10 +69,7 @@ class Cpc:
 
     def begin(self, phase: str, state: CpcState, data: DeviceSet) -> tuple[CpcState, DeviceSet]:
         """Embeddings are not kept: of a million rows, s and s', they would take 2 GB."""
-        if not self.brac.normalise_observations:
-            return state, data
-        normaliser = RunningNormaliser.of(np.asarray(data.all.observation))
-        return state._replace(normaliser=normaliser), data
+        return state._replace(normaliser=state.normaliser.of(data.all.observation)), data
 
     @in_own_precision
     def learn(
@@ -99,8 +96,8 @@ class Cpc:
         later = split(data.rows[row], data.spec).next_observation
         return self.coding.update(
             state.coding,
-            self.normalise(state, drawn.batch.observation),
-            self.normalise(state, later),
+            state.normaliser(drawn.batch.observation),
+            state.normaliser(later),
             offset,
             left >= offset - 1,
         )
@@ -119,18 +116,15 @@ class Cpc:
 
     def embedding(self, state: CpcState, observation: jax.Array) -> jax.Array:
         """Of observations as the set has them: [B, embedding_dim]."""
-        return state.coding.embedding.network(self.normalise(state, observation))
+        return state.coding.embedding.network(state.normaliser(observation))
 
     def act(
         self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
     ) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]."""
-        return self.brac.act(acting, observation, key, deterministic)
+        return acting.act(observation, key, deterministic)
 
     def q_value(self, state: CpcState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
         inputs = concatenate(self.embedding(state, observation), action)
-        return jnp.min(values(state.planned.planner.critic, inputs), axis=0)
-
-    def normalise(self, state: CpcState | Acting, observation: jax.Array) -> jax.Array:
-        return state.normaliser(observation) if self.brac.normalise_observations else observation
+        return smaller(state.planned.planner.critic, inputs)

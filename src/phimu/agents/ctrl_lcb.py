@@ -12,15 +12,10 @@ import numpy as np
 from phimu.confidence import Elliptical, Kernel, kernel, median_distance
 from phimu.data.on_device import DeviceSet, Drawn
 from phimu.errors import InputError
-from phimu.networks import (
-    Acting,
-    Precision,
-    RunningNormaliser,
-    in_own_precision,
-    normalise_batch,
-)
+from phimu.networks import Precision, in_own_precision
+from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
 from phimu.planning.behaviour import DIVERGENCES, Behaviour, BehaviourCloning
-from phimu.planning.critics import values
+from phimu.planning.critics import smaller
 from phimu.planning.soft_actor_critic import Phi, Planner, SoftActorCritic
 from phimu.representation.learner import Contrastive, Representation
 from phimu.representation.negatives import Negatives
@@ -30,7 +25,7 @@ CHUNK = 8_192  # rows of the set whose phi is computed at once
 
 
 class LcbState(NamedTuple):
-    normaliser: RunningNormaliser
+    normaliser: Normaliser
     representation: Representation
     behaviour: Behaviour
     kernel: Kernel  # of penalty_features; empty where the penalty is of phi itself
@@ -99,7 +94,7 @@ class CtrlLcb:
         for_features, for_planner, for_behaviour = jax.random.split(key, 3)
         width = self.representation.feature_dim
         state = LcbState(
-            RunningNormaliser(spec.observation_dim),
+            normaliser(self.normalise_observations, spec.observation_dim),
             self.representation.init(spec, for_features),
             self.behaviour.init(spec, for_behaviour),
             kernel(width, self.penalty_features),
@@ -113,14 +108,12 @@ class CtrlLcb:
         self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
     ) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]: the mode, or a sample."""
-        actor = acting.actor
-        observation = self.normalise(acting, observation)
-        return actor.mode(observation) if deterministic else actor.sample(observation, key)[0]
+        return acting.act(observation, key, deterministic)
 
     def begin(self, phase: str, state: LcbState, data: DeviceSet) -> tuple[LcbState, DeviceSet]:
         """Before the first phase the set's statistics; before planning lines 4 and 5."""
-        if phase == "representation" and self.normalise_observations:
-            seen = RunningNormaliser.of(np.asarray(data.all.observation))
+        if phase == "representation":
+            seen = state.normaliser.of(data.all.observation)
             state = state._replace(normaliser=seen)
         if phase != "policy":
             return state, data
@@ -142,11 +135,9 @@ class CtrlLcb:
     ) -> tuple[LcbState, Metrics]:
         """One update of a phase."""
         drawn = data.sample(key)
-        batch = drawn.batch
-        if self.normalise_observations:
-            batch = normalise_batch(state.normaliser, batch)
+        batch = normalise_batch(state.normaliser, drawn.batch)
         if phase == "representation":
-            noise = self.normalise(state, data.sample_next(key, self.noise.negatives))
+            noise = state.normaliser(data.sample_next(key, self.noise.negatives))
             return self._contrast(state, batch, noise, key)
         if phase == "behaviour":
             behaviour, metrics = self.behaviour.update(
@@ -189,7 +180,7 @@ class CtrlLcb:
 
     def phi(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The slow phi(s, a) that the planner reads: [B, d]."""
-        return state.representation.slow.phi(self.normalise(state, observation), action)
+        return state.representation.slow.phi(state.normaliser(observation), action)
 
     def penalty(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The elliptical penalty: [B]."""
@@ -198,12 +189,7 @@ class CtrlLcb:
     def q_value(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
         phi = self._features(state.representation)
-        return jnp.min(
-            values(state.planner.critic, phi(self.normalise(state, observation), action)), axis=0
-        )
-
-    def normalise(self, state: LcbState | Acting, observation: jax.Array) -> jax.Array:
-        return state.normaliser(observation) if self.normalise_observations else observation
+        return smaller(state.planner.critic, phi(state.normaliser(observation), action))
 
     def _penalty(self, state: LcbState, phi: jax.Array) -> jax.Array:
         """Line 5, of phi [B, d]: [B]."""

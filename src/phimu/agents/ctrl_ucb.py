@@ -10,14 +10,9 @@ import numpy as np
 
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
-from phimu.networks import (
-    Acting,
-    Precision,
-    RunningNormaliser,
-    in_own_precision,
-    normalise_batch,
-)
-from phimu.planning.critics import values
+from phimu.networks import Precision, in_own_precision
+from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
+from phimu.planning.critics import smaller
 from phimu.planning.soft_actor_critic import Phi, Planner, SoftActorCritic
 from phimu.representation.learner import Contrastive, Representation
 from phimu.representation.negatives import Negatives
@@ -25,7 +20,7 @@ from phimu.types import Batch, Metrics, Spec
 
 
 class CtrlState(NamedTuple):
-    normaliser: RunningNormaliser
+    normaliser: Normaliser
     representation: Representation
     whitening: jax.Array  # [d, d], of the covariance
     planner: Planner
@@ -70,7 +65,7 @@ class CtrlUcb:
         for_features, for_planner = jax.random.split(key)
         width = self.representation.feature_dim
         state = CtrlState(
-            RunningNormaliser(spec.observation_dim),
+            normaliser(self.normalise_observations, spec.observation_dim),
             self.representation.init(spec, for_features),
             self.confidence.init(width),
             self.planner.init(spec, width + self.raw_beside_phi * sum(spec), for_planner),
@@ -82,13 +77,9 @@ class CtrlUcb:
         self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
     ) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]: the mode, or a sample of the mixture."""
-        actor = acting.actor
-        observation = self.normalise(acting, observation)
-        if deterministic:
-            return actor.mode(observation)
         for_policy, for_choice, for_uniform = jax.random.split(key, 3)
-        action, _ = actor.sample(observation, for_policy)
-        if not self.uniform_mix:
+        action = acting.act(observation, for_policy, deterministic)
+        if deterministic or not self.uniform_mix:
             return action
         uniform = jax.random.uniform(for_uniform, action.shape, minval=-1.0, maxval=1.0)
         chosen = jax.random.bernoulli(for_choice, self.uniform_mix, action.shape[:-1])
@@ -99,11 +90,8 @@ class CtrlUcb:
         self, state: CtrlState, batch: Batch, noise: jax.Array, key: jax.Array
     ) -> tuple[CtrlState, Metrics]:
         """Lines 6 to 9 of Algorithm 1 on one batch and the noise that goes with it."""
-        normaliser = state.normaliser
-        if self.normalise_observations:
-            normaliser = normaliser.include(batch.observation)
-            batch = normalise_batch(normaliser, batch)
-            noise = normaliser(noise)
+        seen = state.normaliser.include(batch.observation)
+        batch, noise = normalise_batch(seen, batch), seen(noise)
         few = Batch(*(column[: self.planner_rows] for column in batch))
         to_predict = None
         if self.representation.bonus_prediction_weight:
@@ -124,7 +112,7 @@ class CtrlUcb:
             self._beside(here, few.observation, few.action),
         )
         metrics = learned | planned | {"bonus": jnp.mean(bonus)}
-        return CtrlState(normaliser, representation, state.whitening, planner), metrics
+        return CtrlState(seen, representation, state.whitening, planner), metrics
 
     def refresh(
         self, state: CtrlState, observation: np.ndarray, action: np.ndarray, buffer_size: int
@@ -139,7 +127,7 @@ class CtrlUcb:
 
     def phi(self, state: CtrlState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The slow phi(s, a) that the planner reads: [B, d]."""
-        return state.representation.slow.phi(self.normalise(state, observation), action)
+        return state.representation.slow.phi(state.normaliser(observation), action)
 
     def bonus(self, state: CtrlState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The elliptical bonus: [B]."""
@@ -148,9 +136,7 @@ class CtrlUcb:
     def q_value(self, state: CtrlState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
         phi = self._features(state.representation)
-        return jnp.min(
-            values(state.planner.critic, phi(self.normalise(state, observation), action)), axis=0
-        )
+        return smaller(state.planner.critic, phi(state.normaliser(observation), action))
 
     def log_ratio(
         self,
@@ -162,11 +148,8 @@ class CtrlUcb:
         """log P(s'|s,a)/p(s') of each (s, a) [B] with each s' [K]: [B, K]."""
         phi = self.phi(state, observation, action)
         return self.representation.slow_log_ratio(
-            state.representation, phi, self.normalise(state, next_observation)
+            state.representation, phi, state.normaliser(next_observation)
         )
-
-    def normalise(self, state: CtrlState | Acting, observation: jax.Array) -> jax.Array:
-        return state.normaliser(observation) if self.normalise_observations else observation
 
     def _bonus(self, whitening: jax.Array, phi: jax.Array) -> jax.Array:
         """Line 8, the bonus of phi [B, d]; computed anew each time, never stored."""

@@ -7,20 +7,15 @@ import jax
 import jax.numpy as jnp
 
 from phimu.data.on_device import DeviceSet
-from phimu.networks import (
-    Acting,
-    Precision,
-    RunningNormaliser,
-    in_own_precision,
-    normalise_batch,
-)
-from phimu.planning.critics import values
+from phimu.networks import Precision, in_own_precision
+from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
+from phimu.planning.critics import smaller
 from phimu.planning.soft_actor_critic import Planner, SoftActorCritic
 from phimu.types import Batch, Metrics, Spec
 
 
 class SacState(NamedTuple):
-    normaliser: RunningNormaliser
+    normaliser: Normaliser
     planner: Planner
 
     @property
@@ -47,7 +42,8 @@ class Sac:
 
     def init(self, spec: Spec, key: jax.Array) -> SacState:
         state = SacState(
-            RunningNormaliser(spec.observation_dim), self.planner.init(spec, sum(spec), key)
+            normaliser(self.normalise_observations, spec.observation_dim),
+            self.planner.init(spec, sum(spec), key),
         )
         return jax.tree.map(jnp.copy, state)
 
@@ -55,18 +51,14 @@ class Sac:
         self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
     ) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]."""
-        actor = acting.actor
-        observation = self.normalise(acting, observation)
-        return actor.mode(observation) if deterministic else actor.sample(observation, key)[0]
+        return acting.act(observation, key, deterministic)
 
     @in_own_precision
     def update(self, state: SacState, batch: Batch, key: jax.Array) -> tuple[SacState, Metrics]:
-        normaliser = state.normaliser
-        if self.normalise_observations:
-            normaliser = normaliser.include(batch.observation)
-            batch = normalise_batch(normaliser, batch)
+        seen = state.normaliser.include(batch.observation)
+        batch = normalise_batch(seen, batch)
         planner, metrics = self.planner.update(state.planner, concatenate, batch, key)
-        return SacState(normaliser, planner), metrics
+        return SacState(seen, planner), metrics
 
     # Offline
 
@@ -85,8 +77,4 @@ class Sac:
 
     def q_value(self, state: SacState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
-        inputs = concatenate(self.normalise(state, observation), action)
-        return jnp.min(values(state.planner.critic, inputs), axis=0)
-
-    def normalise(self, state: SacState | Acting, observation: jax.Array) -> jax.Array:
-        return state.normaliser(observation) if self.normalise_observations else observation
+        return smaller(state.planner.critic, concatenate(state.normaliser(observation), action))

@@ -6,23 +6,14 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from phimu.agents.sac import concatenate
 from phimu.data.on_device import DeviceSet
 from phimu.errors import InputError
-from phimu.networks import (
-    Acting,
-    Deterministic,
-    Precision,
-    RunningNormaliser,
-    in_own_precision,
-    norm,
-    normalise_batch,
-    polyak,
-)
-from phimu.planning.critics import Twin, twin, values
+from phimu.networks import Deterministic, Precision, in_own_precision, norm, polyak
+from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
+from phimu.planning.critics import Twin, smaller, twin, values
 from phimu.types import Batch, Metrics, Spec
 
 
@@ -37,7 +28,7 @@ class Slowly(NamedTuple):
 
 
 class Td3BcState(NamedTuple):
-    normaliser: RunningNormaliser
+    normaliser: Normaliser
     critic: Twin
     critic_optimiser: optax.OptState
     slowly: Slowly
@@ -97,7 +88,7 @@ class Td3Bc:
         for_actor, for_critic = self.optimisers()
         told = {name: jnp.zeros(()) for name in ("policy_loss", "cloning_loss", "actor_gradient")}
         state = Td3BcState(
-            RunningNormaliser(spec.observation_dim),
+            normaliser(self.normalise_observations, spec.observation_dim),
             critic,
             for_critic.init(critic),
             Slowly(actor, actor, critic, for_actor.init(actor), told),
@@ -106,19 +97,14 @@ class Td3Bc:
         return jax.tree.map(jnp.copy, state)
 
     def begin(self, phase: str, state: Td3BcState, data: DeviceSet) -> tuple[Td3BcState, DeviceSet]:
-        if not self.normalise_observations:
-            return state, data
-        normaliser = RunningNormaliser.of(np.asarray(data.all.observation))
-        return state._replace(normaliser=normaliser), data
+        return state._replace(normaliser=state.normaliser.of(data.all.observation)), data
 
     @in_own_precision
     def learn(
         self, phase: str, state: Td3BcState, data: DeviceSet, key: jax.Array
     ) -> tuple[Td3BcState, Metrics]:
         """One update of the critic, and each `actor_every`th time one of the actor."""
-        batch = data.sample(key).batch
-        if self.normalise_observations:
-            batch = normalise_batch(state.normaliser, batch)
+        batch = normalise_batch(state.normaliser, data.sample(key).batch)
         state, metrics = self._critic_step(state, batch, key)
         actor = jax.lax.cond(
             state.updates % self.actor_every == 0,
@@ -135,7 +121,7 @@ class Td3Bc:
         next_action = state.slowly.slow_actor.mode(batch.next_observation) + noise
         next_action = jnp.clip(next_action, -1.0, 1.0)
         inputs = concatenate(batch.next_observation, next_action)
-        next_value = jnp.min(values(state.slowly.slow_critic, inputs), axis=0)
+        next_value = smaller(state.slowly.slow_critic, inputs)
         target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
         here = concatenate(batch.observation, batch.action)
 
@@ -181,12 +167,8 @@ class Td3Bc:
         self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
     ) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]; the policy has no noise of its own."""
-        return acting.actor.mode(self.normalise(acting, observation))
+        return acting.act(observation, key, deterministic=True)
 
     def q_value(self, state: Td3BcState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
-        inputs = concatenate(self.normalise(state, observation), action)
-        return jnp.min(values(state.critic, inputs), axis=0)
-
-    def normalise(self, state: Td3BcState | Acting, observation: jax.Array) -> jax.Array:
-        return state.normaliser(observation) if self.normalise_observations else observation
+        return smaller(state.critic, concatenate(state.normaliser(observation), action))

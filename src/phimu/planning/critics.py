@@ -98,3 +98,8 @@ def twin(name: str, inputs: int, width: int, key: jax.Array, activation: str, no
 def values(critic: Twin, phi: jax.Array) -> jax.Array:
     """Both Q values of phi [B, d]: [2, B]."""
     return jnp.stack([head(phi) for head in critic])
+
+
+def smaller(critic: Twin, phi: jax.Array) -> jax.Array:
+    """The smaller of both Q values: [B]."""
+    return jnp.min(values(critic, phi), axis=0)

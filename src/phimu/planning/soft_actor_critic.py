@@ -15,7 +15,7 @@ import optax
 
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian, norm, polyak
-from phimu.planning.critics import CriticName, Twin, twin, values
+from phimu.planning.critics import CriticName, Twin, smaller, twin, values
 from phimu.types import Batch, Metrics, Spec
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
@@ -141,9 +141,7 @@ class SoftActorCritic:
         weight = jnp.exp(state.log_entropy_weight)
 
         next_action, next_log_density = state.actor.with_noise(batch.next_observation, for_target)
-        next_value = jnp.min(
-            values(state.slow_critic, phi(batch.next_observation, next_action)), axis=0
-        )
+        next_value = smaller(state.slow_critic, phi(batch.next_observation, next_action))
         if self.entropy_in_target:
             next_value = next_value - weight * next_log_density
         if regulariser is not None and self.value_penalty:
@@ -165,7 +163,7 @@ class SoftActorCritic:
 
         def actor_loss(actor: TanhGaussian) -> tuple[jax.Array, Metrics]:
             action, log_density = actor.with_noise(batch.observation, for_policy)
-            value = jnp.min(values(critic, phi(batch.observation, action)), axis=0)
+            value = smaller(critic, phi(batch.observation, action))
             if self.value_scale is not None:
                 value = value * self.value_scale / jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
             loss = weight * log_density - value

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from phimu.errors import InputError
-from phimu.networks import LOG_STD_RANGE, Acting, TanhGaussian
+from phimu.networks import LOG_STD_RANGE, TanhGaussian
+from phimu.normalisation import Acting, RunningNormaliser
 from phimu.types import Spec
 
 # (observation, randomness) -> action in [-1, 1]
@@ -102,7 +103,7 @@ def from_acting(agent: Any, acting: Acting) -> DensePolicy:
     weight, bias = layers.pop()
     half = len(bias) // 2
     shift = scale = None
-    if agent.normalise_observations:
+    if isinstance(normaliser, RunningNormaliser):
         shift = np.asarray(normaliser.mean)
         scale = 1 / np.sqrt(np.asarray(normaliser.variance) + np.float32(1e-6))
     return DensePolicy(

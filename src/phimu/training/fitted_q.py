@@ -18,7 +18,8 @@ import optax
 from phimu.data.offline import OfflineSet, Transitions
 from phimu.data.on_device import DeviceSet
 from phimu.errors import InputError
-from phimu.networks import MLP, RunningNormaliser, norm, normalise_batch, polyak
+from phimu.networks import MLP, norm, polyak
+from phimu.normalisation import RunningNormaliser, normalise_batch
 from phimu.training.offline import updates
 from phimu.training.streams import INIT, UPDATE, key
 from phimu.types import Metrics
@@ -66,7 +67,7 @@ class FittedQ:
         network = MLP((sum(data.spec), *self.sizes, 1), key(seed, INIT, 0), "elu", self.layer_norm)
         state = Fit(
             acting,
-            RunningNormaliser.of(rows.observation),
+            RunningNormaliser(rows.observation.shape[1]).of(rows.observation),
             network,
             network,
             optax.adam(self.learning_rate).init(network),

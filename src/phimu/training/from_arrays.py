@@ -11,7 +11,7 @@ import numpy as np
 from phimu.agents.presets import CTRL
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
-from phimu.networks import RunningNormaliser, normalise_batch
+from phimu.normalisation import RunningNormaliser, normalise_batch
 from phimu.representation.learner import Contrastive, Representation
 from phimu.representation.negatives import Negatives
 from phimu.types import Batch, Spec

@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from phimu.agents.presets import Agent
 from phimu.data.replay import split
 from phimu.errors import NotFinite
-from phimu.networks import Acting
+from phimu.normalisation import Acting
 from phimu.training.devices import on_first, placement
 from phimu.training.streams import ACT, INIT, UPDATE, key
 from phimu.types import Metrics, Spec

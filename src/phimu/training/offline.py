@@ -16,7 +16,7 @@ from phimu.data.offline import OfflineSet
 from phimu.data.on_device import DeviceSet
 from phimu.data.replay import split
 from phimu.errors import InputError, NotFinite
-from phimu.networks import Acting
+from phimu.normalisation import Acting
 from phimu.training import checkpoint
 from phimu.training.evaluation import Policy
 from phimu.training.learner import act
