@@ -1,68 +1,11 @@
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from phimu.errors import InputError
-from phimu.training import run_directory
-from phimu.training.run_directory import (
-    add_facts,
-    code_revision,
-    config_hash,
-    differences,
-    from_json,
-    open_run,
-    read_config,
-    run_path,
-    sessions,
-    to_json,
-)
-
-
-@dataclass(frozen=True)
-class Inner:
-    sizes: tuple[int, ...] = (4, 8)
-    loss: object = max
-
-
-@dataclass(frozen=True)
-class Outer:
-    rate: float = 0.1
-    inner: Inner = Inner()
-    extra: dict = field(default_factory=dict)
-
-
-def test_to_json_is_plain() -> None:
-    plain = to_json(Outer())
-    assert plain == {"rate": 0.1, "inner": {"sizes": [4, 8], "loss": "max"}, "extra": {}}
-    assert json.loads(json.dumps(plain)) == plain
-
-
-def test_from_json_fills_in_newer_fields_and_refuses_removed_ones() -> None:
-    assert from_json(Outer, {"inner": {"sizes": [3]}}) == Outer(inner=Inner(sizes=(3,)))
-    with pytest.raises(InputError, match="Inner no longer has widths"):
-        from_json(Outer, {"inner": {"widths": [3]}})
-
-
-@pytest.mark.parametrize("value", [lambda x: x, object(), float("nan"), {"deep": {1, 2}}])
-def test_to_json_names_what_it_cannot_express(value: object) -> None:
-    with pytest.raises(InputError, match=r"inner\.loss"):
-        to_json(Outer(inner=Inner(loss=value)))
-
-
-def test_hash_is_stable_and_ignores_order() -> None:
-    # The answer of sha256sum. A changed hash would orphan the directories of earlier runs.
-    assert config_hash({"a": 1, "b": {"c": [1, 2], "d": None}}) == "6146dd49"
-    assert config_hash({"b": {"d": None, "c": [1, 2]}, "a": 1}) == "6146dd49"
-    assert config_hash({"a": 2, "b": {"c": [1, 2], "d": None}}) != "6146dd49"
-
-
-def test_differences_are_dotted() -> None:
-    a = {"x": 1, "y": {"z": 2, "w": [1]}, "only_a": None, "same": "s"}
-    b = {"x": 1.5, "y": {"z": 3, "w": [1]}, "only_b": {}, "same": "s"}
-    assert differences(a, b) == ["only_a", "only_b", "x", "y.z"]
-    assert differences(a, a) == []
+from phimu.training.json_form import config_hash
+from phimu.training.run_directory import add_facts, open_run, read_config, run_path, sessions
 
 
 def test_run_path_takes_the_suite_off_the_task() -> None:
@@ -161,41 +104,3 @@ def test_unreadable_json_is_named_and_kept(tmp_path: Path, file: str) -> None:
     with pytest.raises(InputError, match=file):
         open_run(run.path, {"a": 1}, ["second"])
     assert (run.path / file).read_text() == '{"a": '
-
-
-def test_interrupted_write_leaves_the_old_content(tmp_path: Path, monkeypatch) -> None:
-    path = tmp_path / "x"
-    run_directory.write_atomically(path, b"old")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(run_directory.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        run_directory.write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-
-
-def fake_git(tmp_path: Path, monkeypatch, files: str, status: str) -> None:
-    script = tmp_path / "git"
-    script.write_text(
-        f'#!/bin/sh\ncase "$2" in\n  ls-files) echo "{files}";;\n'
-        f'  rev-parse) echo 0123abcd;;\n  status) echo "{status}";;\nesac\n'
-    )
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-
-def test_revision_of_a_checkout(tmp_path: Path, monkeypatch) -> None:
-    fake_git(tmp_path, monkeypatch, files="a.py", status="")
-    assert code_revision(tmp_path) == {"commit": "0123abcd", "dirty": False}
-    fake_git(tmp_path, monkeypatch, files="a.py", status=" M a.py")
-    assert code_revision(tmp_path) == {"commit": "0123abcd", "dirty": True}
-
-
-def test_no_revision_outside_a_checkout(tmp_path: Path, monkeypatch) -> None:
-    assert code_revision(tmp_path) is None
-    fake_git(tmp_path, monkeypatch, files="", status="")  # inside a repository, but not tracked
-    assert code_revision(tmp_path) is None
-    monkeypatch.setenv("PATH", "")
-    assert code_revision(tmp_path) is None

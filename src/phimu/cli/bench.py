@@ -13,7 +13,7 @@ from phimu.errors import InputError
 from phimu.studies import estimates
 from phimu.studies.figures import check_suffix, scaling_curves
 from phimu.studies.speed import environments, loop, offline, peers, scaling, side_by_side, updates
-from phimu.training.run_directory import write_atomically
+from phimu.training.files import write_atomically
 from phimu.training.threads import threads_in_use
 
 PLAIN = ["updates", "loop", "environments"]  # without a flag

@@ -16,8 +16,9 @@ from phimu.studies.curves import curves_of_runs
 from phimu.studies.figures import heat_map, learning_curves
 from phimu.studies.maze import maze_of, panels, scores
 from phimu.training.evaluation import evaluate
+from phimu.training.files import write_atomically
 from phimu.training.online import OnlineRun
-from phimu.training.run_directory import RunDirectory, write_atomically
+from phimu.training.run_directory import RunDirectory
 from phimu.training.session import load_run
 
 

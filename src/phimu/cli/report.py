@@ -11,7 +11,7 @@ from phimu.studies.comparison import tables
 from phimu.studies.report import page
 from phimu.studies.report.text import write_text
 from phimu.studies.scores import gather
-from phimu.training.run_directory import write_atomically
+from phimu.training.files import write_atomically
 
 
 def main(arguments: list[str]) -> None:

@@ -11,14 +11,9 @@ import numpy as np
 
 from phimu.data.scores import normalised_score
 from phimu.errors import InputError
+from phimu.training.json_form import config_hash, differences
 from phimu.training.log import read_metrics
-from phimu.training.run_directory import (
-    CONFIG,
-    RunDirectory,
-    config_hash,
-    differences,
-    read_config,
-)
+from phimu.training.run_directory import CONFIG, RunDirectory, read_config
 
 Returns = dict[int, float]  # step to return
 

@@ -24,9 +24,8 @@ from phimu.errors import InputError
 from phimu.studies.plan import Run
 from phimu.studies.speed.offline import random_set
 from phimu.studies.speed.updates import SPEC, example, matrix_products
-from phimu.training.files import cache_directory
+from phimu.training.files import cache_directory, write_atomically
 from phimu.training.run_config import RunConfig
-from phimu.training.run_directory import write_atomically
 
 ROW_BYTES = 4 * (2 * SPEC.observation_dim + SPEC.action_dim + 2)  # of the replay buffer
 STATE_COPIES = 2.0  # of the agent's state in memory while it is updated; 1.0 to 1.7 were measured

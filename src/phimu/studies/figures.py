@@ -23,7 +23,7 @@ from phimu.environments.rendering import snapshots
 from phimu.errors import InputError
 from phimu.studies.curves import Curve
 from phimu.studies.speed.scaling import Scaling
-from phimu.training.run_directory import write_atomically
+from phimu.training.files import write_atomically
 
 FORMATS = ("png", "svg")
 DOTS_PER_INCH = 140

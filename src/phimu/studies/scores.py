@@ -18,16 +18,9 @@ from phimu.data.scores import V0_FILES, normalised_score
 from phimu.errors import InputError
 from phimu.studies.curves import runs_below
 from phimu.studies.tables import WINDOW
+from phimu.training.json_form import config_hash, to_json
 from phimu.training.log import read_metrics
-from phimu.training.run_directory import (
-    CONFIG,
-    MANIFEST,
-    RunDirectory,
-    config_hash,
-    read_config,
-    sessions,
-    to_json,
-)
+from phimu.training.run_directory import CONFIG, MANIFEST, RunDirectory, read_config, sessions
 
 # Settings of a schedule that do not change what is learned.
 OBSERVING = {"evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every"}

@@ -21,8 +21,8 @@ from safetensors.numpy import load_file
 from phimu.data.replay import Replay
 from phimu.errors import InputError
 from phimu.training import segments as segment_files
-from phimu.training.files import fingerprint, remove, write_arrays
-from phimu.training.run_directory import RunDirectory, naming, sync_directory
+from phimu.training.files import fingerprint, naming, remove, sync_directory, write_arrays
+from phimu.training.run_directory import RunDirectory
 from phimu.training.segments import Segment
 
 FORMAT = 2  # format 1 held the whole replay buffer in each checkpoint; it is not read any more

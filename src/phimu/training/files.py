@@ -1,9 +1,11 @@
-"""Arrays on disk: finite or refused, fsynced, and with faults of the disk as OSErrors."""
+"""Files on disk: replaced as a whole, fsynced, arrays finite or refused, faults as OSErrors."""
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,44 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from phimu.errors import NotFinite
-from phimu.training.run_directory import naming
 
 
 def cache_directory() -> Path:
     """Where this user keeps what can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "phimu")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` such that a kill or a power cut leaves either the old or the new content."""
+    temporary = path.with_name(path.name + ".tmp")
+    with naming(path):
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames inside `path` survive a power cut."""
+    with naming(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have every OSError say which file it is about; those of write and fsync do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], finite: bool = True) -> None:

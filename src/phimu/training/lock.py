@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from phimu.errors import Busy
-from phimu.training.run_directory import LOCK, is_unused, naming, read_config
+from phimu.training.files import naming
+from phimu.training.run_directory import LOCK, is_unused, read_config
 
 UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 

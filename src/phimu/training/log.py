@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 from phimu.errors import InputError
-from phimu.training.run_directory import naming, write_atomically
+from phimu.training.files import naming, write_atomically
 
 TAIL = 32_768  # bytes: more rows than there are between two evaluations
 

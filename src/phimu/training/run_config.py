@@ -10,7 +10,8 @@ from phimu.agents.offline_presets import OFFLINE_AGENTS, OfflineSchedule, Offlin
 from phimu.agents.presets import AGENTS, Agent, Schedule
 from phimu.data.offline import OfflineSet
 from phimu.errors import InputError
-from phimu.training.run_directory import from_json, read_config, run_path, to_json
+from phimu.training.json_form import from_json, to_json
+from phimu.training.run_directory import read_config, run_path
 from phimu.types import Spec
 
 

@@ -19,8 +19,7 @@ from safetensors.numpy import load_file
 
 from phimu.data.replay import Replay
 from phimu.errors import InputError
-from phimu.training.files import fingerprint, write_arrays
-from phimu.training.run_directory import sync_directory
+from phimu.training.files import fingerprint, sync_directory, write_arrays
 from phimu.types import Batch
 
 LONGEST = 50_000  # transitions in a file, so that writing one never doubles the memory

@@ -23,6 +23,7 @@ from phimu.training.log import MetricsLog
 from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun
 from phimu.training.progress import Progress
+from phimu.training.provenance import command_line
 from phimu.training.run_config import RunConfig, load_config
 from phimu.training.run_directory import RunDirectory, add_facts, open_run, sessions
 from phimu.training.stopping import Stop, stop_requests
@@ -118,9 +119,8 @@ def _carry_on(
     """Take up the run's directory, or make it: what cannot begin has left nothing behind."""
     path = output.run_dir or config.path(output.runs, suite)
     with locked(path, _say):
-        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
         facts = {"threads": threads_in_use(), "devices": devices, "steps": steps}
-        directory = open_run(path, config.to_json(), command, facts)
+        directory = open_run(path, config.to_json(), command_line(), facts)
         saved = checkpoint.load(directory.checkpoints, say=_say)
         if saved is not None:
             run.restore(saved, say=_say)

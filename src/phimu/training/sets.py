@@ -13,8 +13,7 @@ from phimu.data.offline import OfflineSet, Transitions
 from phimu.data.writing import MINARI_FILE, Origin, write_d4rl, write_minari
 from phimu.environments.task import Task
 from phimu.errors import InputError
-from phimu.training.files import fingerprint, remove
-from phimu.training.run_directory import naming, sync_directory, write_atomically
+from phimu.training.files import fingerprint, naming, remove, sync_directory, write_atomically
 
 Layout = Literal["d4rl", "minari"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from phimu.studies.comparison import Cell, Column, Table
 from phimu.studies.report.numbers import NOT_RUN, Footnotes, score, span
-from phimu.training.run_directory import write_atomically
+from phimu.training.files import write_atomically
 
 FIELDS = ("table", "task", "variant", "whose", "detail", "mean", "std", "seeds", "steps", "notes")
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from phimu.studies.figures import save
-from phimu.training.run_directory import session_facts, write_atomically
+from phimu.training.files import write_atomically
+from phimu.training.provenance import command_line, session_facts
 
 
 def write(out: Path, name: str, rows: Sequence[Any], reading: str, figure: Figure) -> None:
@@ -25,7 +25,7 @@ def write(out: Path, name: str, rows: Sequence[Any], reading: str, figure: Figur
     lines = csv.writer(table, lineterminator="\n")
     lines.writerow(rows[0]._fields)
     lines.writerows([_plain(value) for value in row] for row in rows)
-    facts = session_facts([Path(sys.argv[0]).name, *sys.argv[1:]])
+    facts = session_facts(command_line())
     save(figure, out / f"{name}.png")
     write_atomically(out / f"{name}.csv", table.getvalue().encode())
     write_atomically(out / f"{name}.md", textwrap.fill(reading, 100).encode() + b"\n")
