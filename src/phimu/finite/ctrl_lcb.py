@@ -9,6 +9,7 @@ behaviour that takes every action (omega), and nothing protects from one that is
 import jax.numpy as jnp
 
 from phimu.finite.ctrl_ucb import Constants, bonus
+from phimu.finite.linear_systems import solve
 from phimu.finite.planning import policy_iteration
 from phimu.types import Array
 
@@ -47,4 +48,4 @@ def coverage(phi: Array, occupancy: Array, data: Array) -> Array:
     rows = phi.reshape(-1, phi.shape[2])
     wanted = rows.T @ (rows * occupancy.reshape(-1, 1))
     given = rows.T @ (rows * data.reshape(-1, 1))
-    return jnp.trace(jnp.linalg.solve(given, wanted))
+    return jnp.trace(solve(given, wanted))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from phimu.errors import InputError
 from phimu.finite.collecting import collect, count, simulator
 from phimu.finite.learners import Estimate, Learner
+from phimu.finite.linear_systems import whiten
 from phimu.finite.mdp import FiniteMDP
 from phimu.finite.planning import evaluate, policy_iteration
 from phimu.types import Array
@@ -62,9 +63,7 @@ def covariance(phi: Array, visits: Array, ridge: Array) -> Array:
 def elliptical(phi: Array, matrix: Array) -> Array:
     """sqrt(phi' matrix^-1 phi) for every (s, a): [S, A]."""
     rows = phi.reshape(-1, phi.shape[2])
-    lower = jnp.linalg.cholesky(matrix)
-    white = jax.scipy.linalg.solve_triangular(lower, rows.T, lower=True)
-    return jnp.sqrt((white**2).sum(axis=0)).reshape(phi.shape[:2])
+    return jnp.sqrt((whiten(matrix, rows.T) ** 2).sum(axis=0)).reshape(phi.shape[:2])
 
 
 def bonus(phi: Array, visits: Array, bonus_scale: Array, ridge: Array) -> Array:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from phimu.finite.ctrl_ucb import Decision, Explore, covariance, elliptical
 from phimu.finite.learners import Estimate, Learner, add_counts, no_counts
+from phimu.finite.linear_systems import solve
 from phimu.finite.mdp import FiniteMDP
 from phimu.finite.planning import occupancy, policy_iteration
 from phimu.types import Array
@@ -75,7 +76,7 @@ def known_features(ridge: float = 1.0) -> Learner:
     def read(counts: Array, mdp: FiniteMDP) -> Estimate:
         matrix = covariance(mdp.phi, counts.sum(axis=2), ridge)
         sums = jnp.einsum("sad,sat->dt", mdp.phi, counts)
-        return Estimate(mdp.phi, mdp.phi @ jnp.linalg.solve(matrix, sums))
+        return Estimate(mdp.phi, mdp.phi @ solve(matrix, sums))
 
     return Learner(no_counts, add_counts, read)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from phimu.finite.linear_systems import solve
 from phimu.finite.precision import exact
 from phimu.types import Array
 
@@ -39,7 +40,7 @@ def evaluate(transition: Array, reward: Array, discount: Array, policy: Array) -
     """V and Q of a policy, by solving (1 - discount P^pi) V = r^pi."""
     moves = jnp.einsum("sa,sat->st", policy, transition)
     matrix = jnp.eye(len(moves)) - discount * moves
-    value = jnp.linalg.solve(matrix, (policy * reward).sum(axis=1))
+    value = solve(matrix, (policy * reward).sum(axis=1))
     return Plan(policy, value, action_values(transition, reward, discount, value))
 
 
@@ -51,7 +52,7 @@ def occupancy(transition: Array, start: Array, discount: Array, policy: Array) -
     """
     moves = jnp.einsum("sa,sat->st", policy, transition)
     matrix = jnp.eye(len(moves)) - discount * moves.T
-    return (1 - discount) * jnp.linalg.solve(matrix, start)[:, None] * policy
+    return (1 - discount) * solve(matrix, start)[:, None] * policy
 
 
 @partial(exact, static=("tolerance",))
