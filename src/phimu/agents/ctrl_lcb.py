@@ -117,6 +117,8 @@ class CtrlLcb:
             state = state._replace(normaliser=seen)
         if phase != "policy":
             return state, data
+        if self.precompute:
+            data = self._with_phi(state, data)
         if self.penalty_features:
             some, _, _ = next(self._chunks(state, data))
             width = self.penalty_width * median_distance(np.asarray(some))
@@ -127,7 +129,7 @@ class CtrlLcb:
             np.asarray(self._lift(state, phi))[skip:] for phi, _, skip in self._chunks(state, data)
         )
         state = state._replace(whitening=whitening)
-        return state, self._with_columns(state, data) if self.precompute else data
+        return state, self._with_penalty(state, data) if self.precompute else data
 
     @in_own_precision
     def learn(
@@ -219,18 +221,25 @@ class CtrlLcb:
             at = min(start, len(data) - size)  # the last part is as long as the others
             yield _phi_at(self, state, data, at, size), at, start - at
 
-    def _with_columns(self, state: LcbState, data: DeviceSet) -> DeviceSet:
-        """phi(s, a) and the penalty of every row."""
+    def _with_phi(self, state: LcbState, data: DeviceSet) -> DeviceSet:
+        """phi(s, a) of every row as a column."""
         phi = jnp.zeros((len(data), self.representation.feature_dim))
-        penalty = jnp.zeros(len(data))
         for part, at, _ in self._chunks(state, data):
             phi = _put(phi, part, at)
+        return data.with_columns(phi=phi)
+
+    def _with_penalty(self, state: LcbState, data: DeviceSet) -> DeviceSet:
+        """The penalty of every row beside it."""
+        penalty = jnp.zeros(len(data))
+        for part, at, _ in self._chunks(state, data):
             penalty = _put(penalty, _penalty_of(self, state, part), at)
-        return data.with_columns(phi=phi, penalty=penalty)
+        return data.with_columns(penalty=penalty)
 
 
 @partial(jax.jit, static_argnums=(0, 4))
 def _phi_at(agent: CtrlLcb, state: LcbState, data: DeviceSet, at: int, size: int) -> jax.Array:
+    if "phi" in data.columns:
+        return jax.lax.dynamic_slice_in_dim(data.columns["phi"], at, size)
     batch = data.rows_at(at, size)
     return agent.phi(state, batch.observation, batch.action)
 
