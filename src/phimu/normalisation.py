@@ -16,7 +16,7 @@ class AsIs(eqx.Module):
     def include(self, observation: jax.Array) -> "AsIs":
         return self
 
-    def of(self, observation: Any) -> "AsIs":
+    def of(self, observation: np.ndarray) -> "AsIs":
         return self
 
     def __call__(self, observation: jax.Array) -> jax.Array:
@@ -35,9 +35,8 @@ class RunningNormaliser(eqx.Module):
         self.variance = jnp.ones(observation_dim)
         self.count = jnp.zeros(())
 
-    def of(self, observation: Any) -> "RunningNormaliser":
+    def of(self, observation: np.ndarray) -> "RunningNormaliser":
         """With the statistics of a whole set [N, observation_dim], which float32 cannot add up."""
-        observation = np.asarray(observation)
         mean, variance = (
             jnp.asarray(np.asarray(f(observation, axis=0, dtype=np.float64), np.float32))
             for f in (np.mean, np.var)

@@ -77,7 +77,7 @@ def test_beginning_again_changes_nothing(walk):
     once, data = agent.begin("behaviour", state, walk)
     twice, again = agent.begin("policy", *agent.begin("behaviour", once, data))
     assert equal((once, data), (twice, again))
-    everything = np.asarray(walk.all.observation, np.float64)
+    everything = np.asarray(walk.observations, np.float64)
     np.testing.assert_allclose(once.normaliser.mean, everything.mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(once.normaliser.variance, everything.var(axis=0), rtol=1e-6)
 

@@ -69,7 +69,7 @@ def test_compares_with_later_observations_of_the_same_episode(walk, monkeypatch)
 
     monkeypatch.setattr(PredictiveCoding, "update", record)
     state = AGENT.init(walk.spec, jax.random.PRNGKey(0))
-    everything = [np.asarray(x) for x in walk.all]
+    everything = [np.asarray(x) for x in walk.rows_at(0, len(walk))]
     offsets, left_out = set(), 0
     for number in range(20):
         AGENT.learn("representation", state, walk, jax.random.PRNGKey(number))
@@ -89,7 +89,7 @@ def test_compares_with_later_observations_of_the_same_episode(walk, monkeypatch)
 def test_the_embedding_tells_what_follows(walk, history):
     """Steps are within half a radian of 2 pi: among 64 angles the loss can fall by log 2 pi."""
     drawn = np.arange(0, 600, 10)  # one per episode
-    batch = [np.asarray(x)[drawn] for x in walk.all]
+    batch = [np.asarray(x)[drawn] for x in walk.rows_at(0, len(walk))]
     logits = history["representation"].coding.embedding.logits(batch[0], batch[3], 1)
     found = -np.diagonal(jax.nn.log_softmax(logits)).mean()
     untrained = history["init"].coding.embedding.logits(batch[0], batch[3], 1)

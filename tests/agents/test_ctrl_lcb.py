@@ -83,7 +83,7 @@ def test_columns_are_phi_and_the_penalty_of_every_row(rows):
     expected = oracle_penalty(AGENT, state, random_set(rows))
     assert expected.std() > 0.01 * expected.mean()
     np.testing.assert_allclose(data.columns["penalty"], expected, rtol=1e-4)
-    phi = AGENT.phi(state, data.all.observation, data.all.action)
+    phi = AGENT.phi(state, *data.rows_at(0, len(data))[:2])
     np.testing.assert_allclose(data.columns["phi"], phi, rtol=1e-5, atol=1e-6)
 
 
@@ -183,7 +183,7 @@ def test_the_penalty_of_random_features_is_that_of_a_gaussian_kernel():
     """Many cosines: their inner products are the kernel, so the penalty is kernel regression's."""
     agent = replace(AGENT, penalty_features=4_096, penalty_width=0.7)
     state, data = begun(agent, 60)
-    phi = np.asarray(agent.phi(state, data.all.observation, data.all.action), np.float64)
+    phi = np.asarray(agent.phi(state, *data.rows_at(0, len(data))[:2]), np.float64)
     half = len(phi) // 2
     width = 0.7 * np.median(np.linalg.norm(phi[:half] - phi[half:], axis=1))
     squares = np.sum((phi[:, None] - phi[None]) ** 2, axis=-1)

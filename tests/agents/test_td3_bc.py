@@ -62,7 +62,7 @@ def step(walk):
     slowly = state.slowly._replace(actor=actor, slow_actor=slow_actor, slow_critic=slow_critic)
     learn = jax.jit(SETTINGS.learn, static_argnums=0)
     state, steps = state._replace(critic=critic, slowly=slowly), []
-    everything = np.asarray(data.all.observation, np.float64)
+    everything = np.asarray(data.observations, np.float64)
     for number in (1, 2):
         key = jax.random.PRNGKey(number)
         batch = jax.tree.map(lambda x: np.asarray(x, np.float64), data.sample(key).batch)

@@ -73,7 +73,7 @@ class Brac:
         return jax.tree.map(jnp.copy, state)
 
     def begin(self, phase: str, state: BracState, data: DeviceSet) -> tuple[BracState, DeviceSet]:
-        return state._replace(normaliser=state.normaliser.of(data.all.observation)), data
+        return state._replace(normaliser=state.normaliser.of(data.observations)), data
 
     @in_own_precision
     def learn(

@@ -69,7 +69,7 @@ class Cpc:
 
     def begin(self, phase: str, state: CpcState, data: DeviceSet) -> tuple[CpcState, DeviceSet]:
         """Embeddings are not kept: of a million rows, s and s', they would take 2 GB."""
-        return state._replace(normaliser=state.normaliser.of(data.all.observation)), data
+        return state._replace(normaliser=state.normaliser.of(data.observations)), data
 
     @in_own_precision
     def learn(

@@ -113,7 +113,7 @@ class CtrlLcb:
     def begin(self, phase: str, state: LcbState, data: DeviceSet) -> tuple[LcbState, DeviceSet]:
         """Before the first phase the set's statistics; before planning lines 4 and 5."""
         if phase == "representation":
-            seen = state.normaliser.of(data.all.observation)
+            seen = state.normaliser.of(data.observations)
             state = state._replace(normaliser=seen)
         if phase != "policy":
             return state, data

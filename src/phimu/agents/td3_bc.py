@@ -97,7 +97,7 @@ class Td3Bc:
         return jax.tree.map(jnp.copy, state)
 
     def begin(self, phase: str, state: Td3BcState, data: DeviceSet) -> tuple[Td3BcState, DeviceSet]:
-        return state._replace(normaliser=state.normaliser.of(data.all.observation)), data
+        return state._replace(normaliser=state.normaliser.of(data.observations)), data
 
     @in_own_precision
     def learn(

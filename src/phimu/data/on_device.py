@@ -45,9 +45,9 @@ class DeviceSet(eqx.Module):
         return self.rows.shape[0]
 
     @property
-    def all(self) -> Batch:
-        """Every transition; in a compiled function no copy is made of what is not used."""
-        return split(self.rows, self.spec)
+    def observations(self) -> np.ndarray:
+        """Of every row [N, observation_dim], on the host; where the device is the CPU, no copy."""
+        return split(np.asarray(self.rows), self.spec).observation
 
     def rows_at(self, start: int | jax.Array, size: int) -> Batch:
         """`size` transitions from row `start` on."""
