@@ -246,3 +246,25 @@ def test_one_seed_is_one_run_and_two_seeds_are_two(tiny, agent):
     assert first.returns == again.returns
     assert not equal(first.state, other.state)
     assert not equal(first.replay.rows, other.replay.rows)
+
+
+# (s, a) beside phi
+
+
+def test_raw_pairs_weigh_as_much_as_phi_in_the_critic():
+    """Q of a linear critic by hand: (s, a) times sqrt(d / (observation_dim + action_dim))."""
+    agent = CtrlUcb(
+        Contrastive(feature_dim=45, feature_sizes=(8,), phi_output="unit_variance"),
+        planner=SoftActorCritic(critic="linear", actor_sizes=(8,)),
+        raw_beside_phi=True,
+    )
+    state = agent.init(Spec(3, 2), jax.random.PRNGKey(0))
+    rng = np.random.default_rng(0)
+    observation, action = rng.normal(size=(16, 3)), rng.uniform(-1, 1, (16, 2))
+    found = agent.q_value(state, jnp.asarray(observation), jnp.asarray(action))
+
+    phi = np.asarray(agent.phi(state, jnp.asarray(observation), jnp.asarray(action)), np.float64)
+    inputs = np.concatenate([phi, 3.0 * observation, 3.0 * action], axis=1)  # sqrt(45 / 5) = 3
+    heads = [jax.tree.map(np.float64, head.out) for head in state.planner.critic]
+    values = [inputs @ head.weight + head.bias for head in heads]
+    np.testing.assert_allclose(found, np.minimum(*values)[:, 0], rtol=1e-5, atol=1e-5)

@@ -43,7 +43,7 @@ class CtrlUcb:
     normalise_observations: bool = False
     """Running normalisation of observations for phi, mu and the actor."""
     raw_beside_phi: bool = False
-    """Whether the critic also reads (s, a) beside phi; the paper's reads phi alone."""
+    """Whether the critic also reads (s, a) beside phi, scaled to weigh as much; not the paper's."""
     next_noise: float = 0.0
     """Standard deviation of noise added to s' before contrast, in the units phi sees.
 
@@ -167,7 +167,11 @@ class CtrlUcb:
         return lambda s, a: self._beside(representation.slow.phi(s, a), s, a)
 
     def _beside(self, phi: jax.Array, observation: jax.Array, action: jax.Array) -> jax.Array:
-        return jnp.concatenate([phi, observation, action], -1) if self.raw_beside_phi else phi
+        if not self.raw_beside_phi:
+            return phi
+        # Among hundreds of components of unit variance a single action would hardly be heard.
+        raw = jnp.concatenate([observation, action], -1)
+        return jnp.concatenate([phi, raw * (phi.shape[-1] / raw.shape[-1]) ** 0.5], -1)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from phimu.agents.brac import Brac
 from phimu.agents.cpc import Cpc
 from phimu.agents.ctrl_lcb import CtrlLcb
-from phimu.agents.presets import CTRL
+from phimu.agents.presets import SMALL_FEATURES
 from phimu.agents.sac import Sac
 from phimu.agents.td3_bc import Td3Bc
 from phimu.confidence import Elliptical
@@ -142,7 +142,7 @@ _SMALL_BRAC = Brac(
 )
 _SMALL: dict[str, OfflineSettings] = {
     "ctrl-lcb": CtrlLcb(
-        representation=CTRL["small"].representation,
+        representation=SMALL_FEATURES,
         noise=Negatives(negatives=0, random_share=0.0),
         confidence=Elliptical(bonus_scale=1.0),
         behaviour=_SMALL_BEHAVIOUR,

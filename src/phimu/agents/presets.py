@@ -71,7 +71,7 @@ DESCRIPTIONS = {
 PRESET_DESCRIPTIONS = {
     "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, no bonus",
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
-    "small": "for a laptop: phi 256-256-256, normalised, with (s, a) beside phi in the critic",
+    "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
     "maze-exponential": "the same with the exponential ratio",
 }
@@ -182,6 +182,15 @@ _PLANNERS = {
     "maze": _MAZE,
     "maze-exponential": _MAZE,
 }
+SMALL_FEATURES = Contrastive(
+    feature_sizes=(256, 256),
+    feature_dim=256,
+    phi_output="unit_variance",
+    mu_output="tanh",
+    feature_layer_norm=True,
+    temperature=1.0,
+    learn_temperature=True,
+)
 CTRL = {
     "paper-mujoco": CtrlUcb(
         representation=Contrastive(
@@ -204,17 +213,10 @@ CTRL = {
         confidence=Elliptical(bonus_scale=5.0),
     ),
     "small": CtrlUcb(
-        representation=Contrastive(
-            feature_sizes=(256, 256),
-            feature_dim=256,
-            phi_output="unit_variance",
-            mu_output="tanh",
-            feature_layer_norm=True,
-            temperature=1.0,
-            learn_temperature=True,
-        ),
+        # Where dynamics are deterministic a learned temperature falls for ever and phi grows rough;
+        # sqrt(feature_dim) bounds log ratios by as much.
+        representation=replace(SMALL_FEATURES, temperature=16.0, learn_temperature=False),
         confidence=Elliptical(bonus_scale=0.0),
-        normalise_observations=True,
         raw_beside_phi=True,
     ),
     "maze": CtrlUcb(
@@ -267,7 +269,7 @@ _SMALL_LINEAR = Preset(
     replace(
         CTRL["small"],
         representation=replace(
-            CTRL["small"].representation,
+            SMALL_FEATURES,
             ratio="linear",
             phi_output="softmax",
             mu_output="softmax",
@@ -284,6 +286,7 @@ _SMALL_LINEAR = Preset(
             critic_learning_rate=0.3,
             actor_learning_rate=1e-3,
         ),
+        normalise_observations=True,
         raw_beside_phi=False,
         next_noise=0.2,
         planner_rows=256,

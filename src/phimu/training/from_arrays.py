@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from phimu.agents.presets import CTRL
+from phimu.agents.presets import SMALL_FEATURES
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
 from phimu.normalisation import RunningNormaliser, normalise_batch
@@ -100,7 +100,7 @@ def learn_features(
         terminated=np.zeros(len(observation), np.float32),
     )
     # Ranking alone leaves the scale of each row free; a density wants it held at one.
-    settings = settings or replace(CTRL["small"].representation, marginal_weight=0.1)
+    settings = settings or replace(SMALL_FEATURES, marginal_weight=0.1)
     noise = Negatives(negatives=negatives, random_share=0.0)
     spec = Spec(data.observation.shape[1], data.action.shape[1])
     state = settings.init(spec, jax.random.PRNGKey(seed))
