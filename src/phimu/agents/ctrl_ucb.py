@@ -43,7 +43,10 @@ class CtrlUcb:
     normalise_observations: bool = False
     """Running normalisation of observations for phi, mu and the actor."""
     raw_beside_phi: bool = False
-    """Whether the critic also reads (s, a) beside phi, scaled to weigh as much; not the paper's."""
+    """Whether the critic also reads (s, a) beside phi; the paper's reads phi alone.
+
+    They are multiplied by sqrt(d / their number): at unit variance they weigh as much as phi.
+    """
     next_noise: float = 0.0
     """Standard deviation of noise added to s' before contrast, in the units phi sees.
 
@@ -169,7 +172,7 @@ class CtrlUcb:
     def _beside(self, phi: jax.Array, observation: jax.Array, action: jax.Array) -> jax.Array:
         if not self.raw_beside_phi:
             return phi
-        # Among hundreds of components of unit variance a single action would hardly be heard.
+        # A single action would hardly be heard among hundreds of components of phi.
         raw = jnp.concatenate([observation, action], -1)
         return jnp.concatenate([phi, raw * (phi.shape[-1] / raw.shape[-1]) ** 0.5], -1)
 
