@@ -72,6 +72,7 @@ def test_markup_escapes_all_but_markup() -> None:
 
 def test_numbers_are_written_alike_everywhere() -> None:
     assert number(-1234.56) == "\N{MINUS SIGN}1,234.6"
+    assert number(-0.04) == "0.0"
     assert [thousands(n) for n in (0, 999, 20_000, 1_000_000)] == ["0", "999", "20K", "1M"]
     assert span(5_000, 10_000) == "5K to 10K"
     notes = Footnotes()

@@ -8,7 +8,7 @@ NOT_RUN = "not run"
 
 
 def number(value: float) -> str:
-    return f"{value:,.1f}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:z,.1f}".replace("-", "\N{MINUS SIGN}")
 
 
 def score(cell: Cell) -> str:
