@@ -141,7 +141,7 @@ def test_large_films_are_linked_and_links_are_left_alone(runs: Path, tmp_path: P
 
 
 def test_tables_as_markdown_and_csv(runs: Path, tmp_path: Path) -> None:
-    written = write_text(tables(gather([runs])), tmp_path / "text")
+    written = write_text(gather([runs]), tmp_path / "text")
     assert {file.name for file in written} >= {"table1.md", "table1.csv", "ablation-loss.csv"}
     lines = (tmp_path / "text" / "table1.md").read_text().splitlines()
     heads, (cheetah,) = lines[2], [line for line in lines if line.startswith("| HalfCheetah ")]
@@ -157,6 +157,14 @@ def test_tables_as_markdown_and_csv(runs: Path, tmp_path: Path) -> None:
         ("mbbl/HalfCheetah-v0", "sac", 1750.0),
         ("mbbl/CartPole-v0", "sac", 199.3),
     }
+    maze = (tmp_path / "text" / "maze.md").read_text().splitlines()
+    assert maze[-1] == (
+        "| ctrl-ucb-l (maze, random\\_start=True) | 0.125 | not scored | 0.070 | 0.990 | 1 |"
+    )
+    assert maze[2].count("|") == maze[-1].count("|") + 2  # |log Z|, escaped
+    with open(tmp_path / "text" / "maze.csv", newline="") as file:
+        values = {row["score"]: float(row["value"]) for row in csv.DictReader(file)}
+    assert values == {"total_variation_free": 0.125, "mean_abs_log_z": 0.07, "success_rate": 0.99}
 
 
 def test_the_command_writes_the_page_and_refuses_in_one_sentence(
@@ -166,7 +174,7 @@ def test_the_command_writes_the_page_and_refuses_in_one_sentence(
     assert main(["report", str(runs), "-o", str(out), "--text", str(tmp_path / "text")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == str(out)
-    assert len(said) == 1 + 2 * 7
+    assert len(said) == 1 + 2 * 8
     assert out.read_text().startswith("<!doctype html>")
     (tmp_path / "empty").mkdir()
     for wrong, about in (

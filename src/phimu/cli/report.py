@@ -7,7 +7,6 @@ import tyro
 
 from phimu.cli.arguments import call
 from phimu.errors import InputError
-from phimu.studies.comparison import tables
 from phimu.studies.report import page
 from phimu.studies.report.text import write_text
 from phimu.studies.scores import gather
@@ -40,5 +39,5 @@ def _run(
     write_atomically(out, page(results, out).encode())
     print(out)
     if text is not None:
-        for file in write_text(tables(results), text):
+        for file in write_text(results, text):
             print(file)

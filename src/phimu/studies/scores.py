@@ -112,6 +112,14 @@ def gather(paths: Sequence[Path]) -> list[Result]:
     return list(furthest.values())
 
 
+def configurations(results: Sequence[Result]) -> list[list[Result]]:
+    """The runs of each configuration, by seed."""
+    groups: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.task, result.agent, result.label), []).append(result)
+    return [sorted(group, key=lambda run: run.seed) for group in groups.values()]
+
+
 def _result(path: Path) -> Result:
     config = read_config(path)
     metrics = RunDirectory(path).metrics

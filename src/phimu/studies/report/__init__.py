@@ -12,8 +12,9 @@ from typing import Any
 from phimu.studies.comparison import Table, tables
 from phimu.studies.report.compared import APART, apart_section, study_section
 from phimu.studies.report.markup import Html, join, tag
+from phimu.studies.report.maze import maze_section, pictured
 from phimu.studies.report.numbers import hours
-from phimu.studies.report.runs import maze_section, pictured, run_section, title, what_was_run
+from phimu.studies.report.runs import run_section, title, what_was_run
 from phimu.studies.report.series import drawn
 from phimu.studies.scores import Result
 from phimu.studies.tables import TASK_TITLES

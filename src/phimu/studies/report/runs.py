@@ -7,36 +7,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
-
 from phimu.studies.comparison import ours
 from phimu.studies.report.compared import scrolled
 from phimu.studies.report.markup import Html, tag
-from phimu.studies.report.numbers import NOT_RUN, hours, number, score, span, thousands
-from phimu.studies.scores import Result
-from phimu.studies.statistics import mean_and_std
+from phimu.studies.report.numbers import hours, maze_score, number, score, span, thousands
+from phimu.studies.scores import Result, configurations
 from phimu.studies.tables import TASK_TITLES
 from phimu.training.run_directory import RunDirectory
 
 INLINE = 2_000_000  # bytes; a larger film stays a file beside the page
-MAZE_SCORES = {
-    "total_variation_free": "total variation, free space",
-    "total_variation_beside_walls": "beside walls",
-    "mean_abs_log_z": "mean |log Z|",
-    "success_rate": "success rate",
-}
 
 
 def title(task: str) -> str:
     return TASK_TITLES.get(task, task)
-
-
-def configurations(results: Sequence[Result]) -> list[list[Result]]:
-    """The runs of each configuration, by seed."""
-    groups: dict[tuple[str, ...], list[Result]] = {}
-    for result in results:
-        groups.setdefault((result.task, result.agent, result.label), []).append(result)
-    return [sorted(group, key=lambda run: run.seed) for group in groups.values()]
 
 
 def what_was_run(results: Sequence[Result], anchors: dict[str, str]) -> Html:
@@ -93,7 +76,7 @@ def _configuration(group: Sequence[Result], anchors: dict[str, str]) -> Html:
         tag("td", first.label),
         tag("td", links),
         tag("td", span(min(done), max(done)), late, class_="number"),
-        tag("td", score(ours(scored)) if scored else _maze_score(group), class_="number"),
+        tag("td", score(ours(scored)) if scored else _unscored(group), class_="number"),
         tag("td", hours([run.hours for run in group]), class_="number"),
         tag("td", ", ".join(sorted({_revision(run) for run in group}))),
     )
@@ -101,7 +84,7 @@ def _configuration(group: Sequence[Result], anchors: dict[str, str]) -> Html:
     return tag("tbody", facts, command, data_task=first.task, data_agent=first.agent)
 
 
-def _maze_score(group: Sequence[Result]) -> str:
+def _unscored(group: Sequence[Result]) -> str:
     return "in the maze's table" if any(run.maze for run in group) else "no evaluation yet"
 
 
@@ -114,68 +97,7 @@ def _revision(run: Result) -> str:
     return f"{version} ({commit}{'+' if revision.get('dirty') else ''})" if commit else str(version)
 
 
-def _maze_groups(results: Sequence[Result]) -> list[list[Result]]:
-    return [group for group in configurations(results) if any(run.maze for run in group)]
-
-
-def pictured(results: Sequence[Result]) -> list[Result]:
-    """The runs whose pictures are in the maze's section: the first seed of each configuration."""
-    return [group[0] for group in _maze_groups(results)]
-
-
-def maze_section(results: Sequence[Result], anchors: dict[str, str]) -> Html:
-    """Scores of each configuration in the maze, and the heat maps that there are."""
-    groups = _maze_groups(results)
-    rows = [
-        tag(
-            "tr",
-            tag("th", group[0].agent, tag("small", group[0].label), scope="row"),
-            [tag("td", _maze_cell(group, name)) for name in MAZE_SCORES],
-            tag("td", str(len(group))),
-            data_agent=group[0].agent,
-            data_task=group[0].task,
-        )
-        for group in groups
-    ]
-    heads = ["configuration", *MAZE_SCORES.values(), "seeds"]
-    table = tag(
-        "table",
-        tag("thead", tag("tr", [tag("th", head, scope="col") for head in heads])),
-        tag("tbody", rows),
-    )
-    pictures = [
-        tag(
-            "figure",
-            image,
-            tag("figcaption", tag("a", _name(group[0]), href=f"#{anchors[str(group[0].path)]}")),
-        )
-        for group in groups
-        for image in _pictures(group[0])
-    ]
-    return tag(
-        "section",
-        tag("h2", "Figure 1: the learned transition of the four-room maze"),
-        tag(
-            "p",
-            "Total variation between the learned and the true transition (0 is best), how far the "
-            "learned one is from integrating to one, and episodes that reached the goal.",
-            class_="lead",
-        ),
-        scrolled(table) if rows else tag("p", NOT_RUN, class_="none"),
-        pictures,
-        id="maze",
-    )
-
-
-def _maze_cell(group: Sequence[Result], name: str) -> str:
-    values = [run.maze[name] for run in group if name in run.maze]
-    if not values:
-        return "not scored"
-    mean, std = mean_and_std(np.array(values))
-    return f"{mean:.3f}" + ("" if std is None else f" ± {std:.3f}")
-
-
-def run_section(run: Result, anchor: str, page: Path, pictures: bool) -> Html:
+def run_section(run: Result, anchor: str, page: Path, with_pictures: bool) -> Html:
     """`page` is where the report will be, from which large films are linked."""
     facts: dict[str, Any] = {
         "command": tag("code", run.command),
@@ -190,10 +112,10 @@ def run_section(run: Result, anchor: str, page: Path, pictures: bool) -> Html:
     }
     return tag(
         "details",
-        tag("summary", tag("b", _name(run)), tag("span", _value(run), class_="score")),
+        tag("summary", tag("b", run_name(run)), tag("span", _value(run), class_="score")),
         tag("dl", [[tag("dt", name), tag("dd", fact)] for name, fact in facts.items()]),
         tag("div", class_="metrics", data_run=anchor),
-        [tag("figure", picture) for picture in (_pictures(run) if pictures else [])],
+        [tag("figure", picture) for picture in (pictures(run) if with_pictures else [])],
         _films(run, page),
         id=anchor,
         class_="run",
@@ -204,20 +126,20 @@ def run_section(run: Result, anchor: str, page: Path, pictures: bool) -> Html:
 
 def _value(run: Result) -> str:
     if run.maze:
-        return f"total variation {_maze_cell([run], 'total_variation_free')}"
+        return f"total variation {maze_score([run], 'total_variation_free')}"
     return "no evaluation yet" if run.score is None else number(run.score)
 
 
-def _name(run: Result) -> str:
+def run_name(run: Result) -> str:
     return f"{title(run.task)}, {run.agent} ({run.label}), seed {run.seed}"
 
 
-def _pictures(run: Result) -> list[Html]:
+def pictures(run: Result) -> list[Html]:
     return [
         tag(
             "img",
             src=_inline(file, "image/png"),
-            alt=f"{file.stem} of {_name(run)}",
+            alt=f"{file.stem} of {run_name(run)}",
             loading="lazy",
         )
         for file in _own_files(RunDirectory(run.path).figures, "*.png")

@@ -9,8 +9,8 @@ import numpy as np
 from phimu.studies.aggregates import aggregates
 from phimu.studies.comparison import Table
 from phimu.studies.published import published
-from phimu.studies.report.runs import configurations, title
-from phimu.studies.scores import Result
+from phimu.studies.report.runs import title
+from phimu.studies.scores import Result, configurations
 from phimu.studies.tables import STUDIES
 
 POINTS = 120  # of a metric; more cannot be told apart in a small chart

@@ -2,26 +2,62 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from phimu.studies.comparison import Cell, Column, Table
-from phimu.studies.report.numbers import NOT_RUN, Footnotes, score, span
+from phimu.studies.comparison import Cell, Column, Table, tables
+from phimu.studies.report.maze import SCORES, maze_groups
+from phimu.studies.report.numbers import NOT_RUN, Footnotes, maze_score, score, span
+from phimu.studies.scores import Result
+from phimu.studies.tables import STUDIES
 from phimu.training.files import write_atomically
 
 FIELDS = ("table", "task", "variant", "whose", "detail", "mean", "std", "seeds", "steps", "notes")
+Row = list[str | float | int | None]
 
 
-def write_text(tables: Sequence[Table], directory: Path) -> list[Path]:
-    """`table1.md`, `table1.csv` and so on."""
+def write_text(results: Sequence[Result], directory: Path) -> list[Path]:
+    """`table1.md`, `table1.csv` and so on; last the maze's scores."""
+    texts = {table.study.name: (markdown(table), tidy(table)) for table in tables(results)}
+    texts["maze"] = maze_markdown(results), maze_tidy(results)
     directory.mkdir(parents=True, exist_ok=True)
     written = []
-    for table in tables:
-        for suffix, content in ((".md", markdown(table)), (".csv", tidy(table))):
-            file = directory / f"{table.study.name}{suffix}"
+    for name, contents in texts.items():
+        for suffix, content in zip((".md", ".csv"), contents, strict=True):
+            file = directory / f"{name}{suffix}"
             write_atomically(file, content.encode())
             written.append(file)
     return written
+
+
+def maze_markdown(results: Sequence[Result]) -> str:
+    """A line for each configuration: means and standard deviations over seeds."""
+    lines = [
+        f"### {STUDIES['maze'].title}",
+        "",
+        _line(["configuration", *(_plain(head) for head in SCORES.values()), "seeds"]),
+        _line(["---"] + ["---:"] * (len(SCORES) + 1)),
+    ]
+    for group in maze_groups(results):
+        first = group[0]
+        configuration = _plain(f"{first.agent} ({first.label})")
+        scored = [maze_score(group, score) for score in SCORES]
+        lines.append(_line([configuration, *scored, str(len(group))]))
+    return "\n".join(lines) + "\n"
+
+
+def maze_tidy(results: Sequence[Result]) -> str:
+    """A line for each run and score."""
+    return _csv(
+        ("agent", "configuration", "seed", "score", "value"),
+        (
+            [run.agent, run.label, run.seed, score, run.maze[score]]
+            for group in maze_groups(results)
+            for run in group
+            for score in SCORES
+            if score in run.maze
+        ),
+    )
 
 
 def markdown(table: Table) -> str:
@@ -82,14 +118,18 @@ def _marks(found: Sequence[str], notes: Footnotes) -> str:
 
 def tidy(table: Table) -> str:
     """A line for each cell; those that were not run have no mean."""
+    return _csv(FIELDS, _tidy(table))
+
+
+def _csv(heads: Sequence[str], rows: Iterable[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(FIELDS)
-    writer.writerows(_tidy(table))
+    writer.writerow(heads)
+    writer.writerows(rows)
     return text.getvalue()
 
 
-def _tidy(table: Table) -> Iterator[list[str | float | int | None]]:
+def _tidy(table: Table) -> Iterator[Row]:
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
             start = [table.study.name, row.task, column.heading, column.whose]
