@@ -31,8 +31,9 @@ def cell(
 def test_ours_stand_beside_the_papers_and_the_better_is_marked(tmp_path: Path) -> None:
     for seed, value in enumerate((5_200.0, 5_300.0, 5_400.0)):
         write_run(tmp_path, "mbbl/HalfCheetah-v0", "ctrl-ucb-m", [value, value], seed)
-    write_run(tmp_path, "mbbl/HalfCheetah-v0", "sac", [3_000.0])
-    write_run(tmp_path, "mbbl/CartPole-v0", "sac", [199.3])
+    write_run(tmp_path, "mbbl/HalfCheetah-v0", "sac", [3_000.0], every=200_000)
+    write_run(tmp_path, "mbbl/Reacher-v0", "sac", [-9.0], every=199_999)
+    write_run(tmp_path, "mbbl/CartPole-v0", "sac", [199.3], every=200_000)
     found = table(tmp_path, "table1")
     mine, theirs = (cell(found, "HalfCheetah", "ctrl-ucb-m", whose) for whose in ("ours", "paper"))
     assert mine
@@ -47,6 +48,9 @@ def test_ours_stand_beside_the_papers_and_the_better_is_marked(tmp_path: Path) -
     close = cell(found, "CartPole", "sac", "paper")
     assert close
     assert (close.ahead, close.near) == (True, True)  # 199.4 ± 0.4
+    longer = cell(found, "Reacher", "sac", "paper")
+    assert longer
+    assert (longer.ahead, longer.near) == (True, True)  # -6.4 ± 0.5, after more steps
     assert cell(found, "Walker-ET", "sac", "ours") is None  # not run
     best = cell(found, "HalfCheetah", "best of the rest", "paper")
     assert best

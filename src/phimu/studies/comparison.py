@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     notes: tuple[str, ...] = ()
     method: str = ""  # where a column holds the best of many
     ahead: bool = False  # of what it is compared with
-    near: bool = False  # within the spread of it
+    near: bool = False  # within the spread of it, or after more steps
     runs: tuple[Result, ...] = ()
 
 
@@ -171,6 +171,11 @@ def _near(a: Cell, b: Cell) -> bool:
     return bool(abs(a.mean - b.mean) <= np.hypot(a.std or 0.0, b.std or 0.0))
 
 
+def _later(a: Cell, b: Cell) -> bool:
+    """Whether a mean is of more steps than another."""
+    return bool(a.steps and b.steps and min(a.steps) > max(b.steps))
+
+
 def _best(study: Study, rows: Sequence[Published]) -> dict[str, Cell]:
     """The highest mean on each task among those after as many steps, or of sets of data all."""
     best: dict[str, Published] = {}
@@ -183,7 +188,7 @@ def _best(study: Study, rows: Sequence[Published]) -> dict[str, Cell]:
 
 
 def _marked(columns: Sequence[Column], cells: Sequence[Cell | None]) -> list[Cell | None]:
-    """Each cell of a row with whether it is ahead of the other side, and whether just so.
+    """Each cell of a row with whether it is ahead of the other side, and whether no more than that.
 
     Ours are compared with the published scores of the same variant, those with the best of ours,
     and the best of other methods with the best of all of ours.
@@ -199,6 +204,7 @@ def _marked(columns: Sequence[Column], cells: Sequence[Cell | None]) -> list[Cel
         ]
         if cell is not None and rivals:
             rival = max(rivals, key=lambda other: other.mean)
-            cell = cell._replace(ahead=cell.mean > rival.mean, near=_near(cell, rival))
+            near = _near(cell, rival) or _later(cell, rival)
+            cell = cell._replace(ahead=cell.mean > rival.mean, near=near)
         marked.append(cell)
     return marked
