@@ -53,7 +53,7 @@ class CtrlLcb:
     normalise_observations: bool = False
     """By the set's mean and variance, for phi, mu, the actor and the behaviour."""
     raw_beside_phi: bool = False
-    """Whether the critic also reads (s, a) beside phi; the paper's reads phi alone."""
+    """Whether the critic also reads (s, a) beside phi, unscaled; the paper's reads phi alone."""
     next_noise: float = 0.0
     """Standard deviation of noise added to s' before contrast, in the units phi sees."""
     penalty_features: int = 0
