@@ -94,9 +94,11 @@ def test_m_and_l_differ_in_the_critic_and_the_bonus_prediction_alone(name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_sac_plans_as_ctrl_does(name):
-    """Method and baseline share one planner but for the critic's depth."""
+    """Method and baseline share one planner but for the critic's depth and width."""
     sac, ctrl = preset("sac", name), preset("ctrl-ucb-m", name)
-    assert override(sac, {"critic": "two_layer"}).settings.planner == ctrl.settings.planner
+    critic = {"critic": "two_layer", "critic_width": ctrl.settings.planner.critic_width}
+    assert override(sac, critic).settings.planner == ctrl.settings.planner
+    assert {sac.settings.planner.critic_width} == set(sac.settings.planner.actor_sizes)
     assert sac.settings.normalise_observations == ctrl.settings.normalise_observations
     assert sac.schedule == ctrl.schedule
 
@@ -105,7 +107,9 @@ def test_small_is_small():
     settings, _ = preset("ctrl-ucb-m", "small")
     assert settings.representation.feature_dim == 256
     assert settings.representation.feature_sizes == (256, 256)
-    assert settings.planner.critic_width == 256
+    assert settings.planner.actor_sizes == (256, 256)
+    assert settings.planner.critic_width == 1024
+    assert preset("sac", "small").settings.planner.critic_width == 256
 
 
 def leaf_names(part):
