@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 
 from phimu.studies.aggregates import aggregates
-from phimu.studies.comparison import MADE_ANEW, UNFINISHED, Cell, Table, place, tables
+from phimu.studies.comparison import (
+    ABSENT,
+    MADE_ANEW,
+    UNFINISHED,
+    Cell,
+    Table,
+    differences,
+    place,
+    tables,
+)
 from phimu.studies.scores import gather
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -108,6 +117,36 @@ def test_what_must_be_known_of_a_cell_is_noted(tmp_path: Path) -> None:
     assert found.notes == (MADE_ANEW, UNFINISHED)
     row = next(row for row in table(tmp_path, "table3").rows if row.task == "hopper_medium_expert")
     assert "medium-replay" in row.notes[0]
+
+
+def test_a_note_in_a_run_is_a_note_of_its_cell(tmp_path: Path) -> None:
+    for seed in range(3):
+        run = write_run(tmp_path, "mbbl/Reacher-v0", "sac", [-9.0], seed)
+        if seed:
+            (run / "note.txt").write_text("Chosen on\n  this very seed.\n")
+    (tmp_path / "secret").write_text("not of this run")
+    linked = write_run(tmp_path, "mbbl/CartPole-v0", "sac", [9.0])
+    (linked / "note.txt").symlink_to(tmp_path / "secret")
+    found = table(tmp_path, "table1")
+    for title, notes in (("Reacher", ("Chosen on this very seed.",)), ("CartPole", ())):
+        mine = cell(found, title, "sac", "ours")
+        assert mine
+        assert mine.notes == notes
+
+
+def test_settings_that_ours_do_not_share_are_found(tmp_path: Path) -> None:
+    for agent in ("ctrl-ucb-m", "sac"):
+        write_run(tmp_path, "mbbl/Reacher-v0", agent, [-9.0])
+    write_run(tmp_path, "mbbl/Reacher-v0", "sac", [-8.0], changes={"critic_width": 512})
+    columns, found = differences(table(tmp_path, "table1"))
+    assert columns == ["ctrl-ucb-m (small)", "sac (small)", "sac (small, critic_width=512)"]
+    assert found == {
+        "critic": ["two_layer", "three_layer", "three_layer"],
+        "critic_width": [1024, 256, 512],
+    }
+    write_run(tmp_path, "mbbl/Reacher-v0", "ctrl-ucb-l", [-9.0])
+    _, found = differences(table(tmp_path, "table1"))
+    assert found["ratio"] == ["exponential", "linear", ABSENT, ABSENT]
 
 
 def test_aggregates_are_of_tasks_that_all_variants_ran(tmp_path: Path) -> None:

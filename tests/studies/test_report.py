@@ -46,7 +46,8 @@ def runs(tmp_path: Path) -> Path:
     for seed, value in enumerate((5_200.0, 5_300.0, 5_400.0)):
         write_run(root, "mbbl/HalfCheetah-v0", "ctrl-ucb-m", [1_000.0, value, value], seed)
     write_run(root, "mbbl/HalfCheetah-v0", "sac", [500.0, 3_000.0], asked=200_000)
-    write_run(root, "mbbl/CartPole-v0", "sac", [150.0, 199.0, 199.6])
+    noted = write_run(root, "mbbl/CartPole-v0", "sac", [150.0, 199.0, 199.6])
+    (noted / "note.txt").write_text("After a fall of *the* pole.")
     maze = write_run(
         root,
         "phimu/FourRooms-v0",
@@ -97,6 +98,8 @@ def test_the_page_has_what_was_run_and_needs_nothing_else(runs: Path, tmp_path: 
     for said in ("5,300.0 ± 100.0", "4,888.5 ± 205.8", "6 runs of 3 agents on 3 tasks", "not run"):
         assert said in plain
     assert "hours: 6.0" in plain
+    assert plain.count("After a fall of *the* pole.") == 2  # under the table, and at the run
+    assert "Settings that are not the same in all of ours (2)" in plain  # critic, critic_width
     assert "phimu train mbbl/HalfCheetah-v0 --agent sac --preset small" in plain
     for misprint in ("843.6", "4.9 ± 4.0", "76.1 ± 8.8"):
         assert f"MBBL&#x27;s table has {misprint}" in text
@@ -107,6 +110,7 @@ def test_the_page_has_what_was_run_and_needs_nothing_else(runs: Path, tmp_path: 
 def write_hostile_run(root: Path) -> None:
     """Every name that a run's files hold is markup."""
     path = write_run(root, "Pendulum-v1", "sac", [1.0, 2.0])
+    (path / "note.txt").write_text(HOSTILE)
     for file in ("config.json", "manifest.json"):
         content = json.loads((path / file).read_text())
         content |= {"task": HOSTILE, "agent": HOSTILE, "platform": HOSTILE, "created": HOSTILE}
@@ -148,6 +152,7 @@ def test_tables_as_markdown_and_csv(runs: Path, tmp_path: Path) -> None:
     assert heads.startswith("| task | ctrl-ucb-m, ours (small) | ctrl-ucb-m, paper (CTRL-UCBM")
     assert cheetah.startswith("| HalfCheetah | **5,300.0 ± 100.0** (3 × 15K) | 4,888.5 ± 205.8 |")
     assert cheetah.count("|") == heads.count("|")
+    assert any(line.endswith(". After a fall of \\*the\\* pole.") for line in lines)
     with open(tmp_path / "text" / "table1.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 10 * 7

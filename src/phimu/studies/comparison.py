@@ -1,7 +1,7 @@
 """The paper's tables with our runs beside its scores and those of others, as data."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from phimu.studies.tables import STUDIES, TASK_NOTES, TASK_TITLES, Study, Varian
 Whose = Literal["ours", "paper", "others"]
 BEST = "best of the rest"
 MADE_ANEW = "On a set made anew under this name, not on D4RL's file."
+ABSENT = "has none"  # of a setting
 UNFINISHED = "Not every run here is finished: the last evaluations so far."
 
 
@@ -79,6 +80,22 @@ def _fit(study: Study, result: Result) -> Placed | None:
             rest = tuple(change for change in changes if change[0] not in wanted)
             fits.append(Placed(study.name, index, rest))
     return min(fits, key=lambda fit: len(fit.rest), default=None)
+
+
+def differences(table: Table) -> tuple[list[str], dict[str, list[Any]]]:
+    """Our columns that have runs, and the settings that two of them have and set differently."""
+    ran: dict[str, dict[str, Any]] = {}
+    for index, column in enumerate(table.columns):
+        cells = [row.cells[index] for row in table.rows]
+        runs = [run for cell in cells if cell is not None for run in cell.runs]
+        if runs:
+            ran[f"{column.heading} ({column.detail})"] = runs[0].settings
+    found = {}
+    for name in dict.fromkeys(name for settings in ran.values() for name in settings):
+        values = [settings[name] for settings in ran.values() if name in settings]
+        if any(value != values[0] for value in values):
+            found[name] = [settings.get(name, ABSENT) for settings in ran.values()]
+    return list(ran), found
 
 
 def tables(results: Iterable[Result]) -> list[Table]:
@@ -150,6 +167,7 @@ def ours(runs: Sequence[Result]) -> Cell:
         notes.append(MADE_ANEW)
     if not all(run.finished for run in runs):
         notes.append(UNFINISHED)
+    notes += dict.fromkeys(run.note for run in runs if run.note)
     steps = [int(run.steps[-1]) for run in runs]
     runs = sorted(runs, key=lambda run: run.seed)
     return Cell(mean, std, len(values), (min(steps), max(steps)), tuple(notes), runs=tuple(runs))

@@ -25,6 +25,7 @@ from phimu.training.run_directory import CONFIG, MANIFEST, RunDirectory, read_co
 # Settings of a schedule that do not change what is learned.
 OBSERVING = {"evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every"}
 SCORES = "scores.json"
+NOTE = "note.txt"
 # What is read of a session, where it is there at all.
 SESSION: dict[str, Any] = {
     "command": list,
@@ -72,6 +73,8 @@ class Result:
     """Whether it learned from logged data."""
     made_anew: bool
     """Whether it learned from a set under D4RL's name that is not D4RL's file."""
+    note: str
+    """What its note.txt says: what a reader of its score should know."""
 
     @property
     def score(self) -> float | None:
@@ -153,6 +156,7 @@ def _result(path: Path) -> Result:
             offline=offline,
             made_anew=offline
             and dataset["sha256"] not in {file.sha256 for file in V0_FILES.values()},
+            note=_note(path),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
@@ -212,6 +216,14 @@ def _maze_scores(path: Path) -> dict[str, float]:
         raise InputError(
             f"{file} does not hold scores ({error}): `phimu heatmap` writes it again."
         ) from error
+
+
+def _note(path: Path) -> str:
+    """On one line."""
+    file = path / NOTE
+    if not file.is_file() or file.is_symlink():
+        return ""
+    return " ".join(file.read_text(encoding="utf-8", errors="replace").split())
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:

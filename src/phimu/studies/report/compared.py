@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from phimu.studies.aggregates import Aggregate, aggregates
-from phimu.studies.comparison import Cell, Column, Row, Table, ours
+from phimu.studies.comparison import Cell, Column, Row, Table, differences, ours
 from phimu.studies.published import Published, published
 from phimu.studies.report.markup import Html, tag
 from phimu.studies.report.numbers import (
@@ -51,6 +51,7 @@ def study_section(table: Table, anchors: dict[str, str]) -> Html:
         tag("p", _lead(study), class_="lead"),
         scrolled(tag("table", _head(table.columns), tag("tbody", body), class_="compare")),
         _footnotes(notes),
+        _settings(table),
         [
             _statistics(each, f"{study.name}-{index}")
             for index, each in enumerate(aggregates(table))
@@ -138,6 +139,24 @@ def _footnotes(notes: Footnotes) -> Html | None:
     if not notes.notes:
         return None
     return tag("ol", [tag("li", note) for note in notes.notes], class_="notes")
+
+
+def _settings(table: Table) -> Html | None:
+    """In what our columns differ besides their names, folded: who was given more, and where."""
+    columns, found = differences(table)
+    if not found:
+        return None
+    heads = [tag("th", head, scope="col") for head in ["setting", *columns]]
+    rows = [
+        tag("tr", tag("th", name, scope="row"), [tag("td", f"{value}") for value in values])
+        for name, values in found.items()
+    ]
+    return tag(
+        "details",
+        tag("summary", f"Settings that are not the same in all of ours ({len(found)})"),
+        scrolled(tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows))),
+        class_="settings",
+    )
 
 
 def _statistics(aggregate: Aggregate, name: str) -> Html:

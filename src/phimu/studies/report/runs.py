@@ -110,6 +110,8 @@ def run_section(run: Result, anchor: str, page: Path, with_pictures: bool) -> Ht
         "phimu": _revision(run),
         "directory": tag("code", run.path),
     }
+    if run.note:
+        facts = {"note": run.note, **facts}
     return tag(
         "details",
         tag("summary", tag("b", run_name(run)), tag("span", _value(run), class_="score")),

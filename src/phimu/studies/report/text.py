@@ -81,7 +81,7 @@ def markdown(table: Table) -> str:
         _line(["---"] + ["---:"] * len(table.columns)),
     ]
     lines += [_line(row) for row in rows]
-    lines += ["", *(f"{index}. {note}" for index, note in enumerate(notes.notes, 1))]
+    lines += ["", *(f"{index}. {_plain(note)}" for index, note in enumerate(notes.notes, 1))]
     return "\n".join(lines).rstrip() + "\n"
 
 
