@@ -152,10 +152,12 @@ function drawProfiles() {
 function drawMetrics(run) {
   const place = run.querySelector(".metrics");
   place.replaceChildren();
-  for (const { name, x, y } of data.runs[place.dataset.run] ?? []) {
-    const box = element("div", place);
-    element("h4", box, {}, name);
-    chart(element("div", box), { series: [{ label: name, colour: colour(2), x, mean: y }], height: 110 });
+  for (const { x, y } of data.runs[place.dataset.run] ?? []) {
+    for (const [name, mean] of Object.entries(y)) {
+      const box = element("div", place);
+      element("h4", box, {}, name);
+      chart(element("div", box), { series: [{ label: name, colour: colour(2), x, mean }], height: 110 });
+    }
   }
 }
 

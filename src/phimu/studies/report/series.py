@@ -95,7 +95,7 @@ def _profiles(tables: Sequence[Table]) -> dict[str, Any]:
 
 
 def _metrics(run: Result) -> list[dict[str, Any]]:
-    """Each number of the log against its step, thinned."""
+    """Each number of the log against its step, thinned; those with the same steps together."""
     found: dict[str, list[tuple[int, float]]] = {}
     for row in run.rows:
         for name, value in row.items():
@@ -103,11 +103,12 @@ def _metrics(run: Result) -> list[dict[str, Any]]:
             if plain and name not in ("updates", "simulator_steps"):
                 found.setdefault(f"{row['kind']}: {name}", []).append((row["step"], value))
     thinned = {name: points[:: 1 + (len(points) - 1) // POINTS] for name, points in found.items()}
-    return [
-        {"name": name, "x": [x for x, _ in points], "y": _short([y for _, y in points])}
-        for name, points in thinned.items()
-        if len(points) > 1
-    ]
+    groups: dict[tuple[int, ...], dict[str, list[float]]] = {}
+    for name, points in thinned.items():
+        if len(points) > 1:
+            steps, values = zip(*points, strict=True)
+            groups.setdefault(steps, {})[name] = _short(values)
+    return [{"x": steps, "y": series} for steps, series in groups.items()]
 
 
 def _short(values: Any) -> list[float]:
