@@ -178,7 +178,8 @@ _PLANNERS = {
         Schedule(batch_size=256, learning_starts=5_000),
     ),
     "small": (
-        # Four times SAC's (the paper: eight). With as many each it is not above SAC: lab notes.
+        # Four times SAC's (the paper: eight). At equal width it is not shown to be above SAC: see
+        # the lab notes.
         replace(_SMALL, critic_width=1_024),
         Schedule(learning_starts=1_000),
     ),

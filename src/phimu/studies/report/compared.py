@@ -155,7 +155,6 @@ def _settings(table: Table) -> Html | None:
         "details",
         tag("summary", f"Settings that are not the same in all of ours ({len(found)})"),
         scrolled(tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows))),
-        class_="settings",
     )
 
 
