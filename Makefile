@@ -11,7 +11,8 @@ unexport VIRTUAL_ENV
 
 BIN := .venv/bin
 # --no-compile: most of what is installed is never imported; Python compiles the rest on first use.
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-compile
+# --no-deps: a lock is complete, and pip 23 takes a newer release for a name with an extra.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-compile --no-deps
 
 .PHONY: help demo report test faults check lock clean
 
@@ -50,7 +51,7 @@ check: .venv/.dev
 	@echo "setting up .venv (about 160 MB to download, 650 MB on disk, once)"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	@$(INSTALL) --require-hashes -r requirements.lock
-	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@$(INSTALL) --no-build-isolation -e .
 	@touch $@
 
 .venv/.dev: requirements-dev.lock .venv/.runtime
