@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from phimu import Ctrl
+from phimu import Ctrl, session
 from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
 from phimu.cli import COMMANDS, main
-from phimu.studies import maze
-from phimu.training import session
-from phimu.training.evaluation import episode_seeds
-from phimu.training.session import Output, load_run
+from phimu.evaluation.episodes import episode_seeds
+from phimu.reports import maze
+from phimu.session import Output, load_run
 
 MAZE = "phimu/FourRooms-v0"
 # Short episodes, so that a run of 60 steps has finished ones and an open one at each checkpoint.

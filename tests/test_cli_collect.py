@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from phimu.cli import main
-from phimu.data.opening import open_set
+from phimu.data.sets.opening import open_set
 
 MAZE = "phimu/FourRooms-v0"
 OPTIONS = ["--option", "max_episode_steps=25"]

@@ -7,8 +7,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from phimu.cli import main
-from phimu.studies.theory import report
-from phimu.studies.theory.consistency import Row
+from phimu.finite.experiments import report
+from phimu.finite.experiments.consistency import Row
 
 
 def test_help_names_the_subcommands(capsys):

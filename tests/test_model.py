@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from phimu import Contrastive, Ctrl, Elliptical, InputError, Sac, learn_features
+from phimu.features import LearnedFeatures
 from phimu.model import Model
-from phimu.training.from_arrays import LearnedFeatures
 
 MAZE = "phimu/FourRooms-v0"
 SMALL = {

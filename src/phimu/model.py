@@ -10,20 +10,20 @@ import numpy as np
 
 from phimu.agents.offline_presets import offline_preset
 from phimu.agents.presets import override, preset
-from phimu.data.offline import OfflineSet
-from phimu.data.opening import open_set
-from phimu.data.scores import normalised_score
+from phimu.data.logged import OfflineSet
+from phimu.data.sets.opening import open_set
+from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.training import checkpoint
-from phimu.training.evaluation import evaluate
-from phimu.training.lock import locked
+from phimu.evaluation.episodes import evaluate
+from phimu.runs import checkpoint
+from phimu.runs.config import Dataset, RunConfig, load_config
+from phimu.runs.directory import RunDirectory, open_run
+from phimu.runs.lock import locked
+from phimu.runs.progress import Progress
+from phimu.session import offline_run, online_run
 from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun, act
-from phimu.training.progress import Progress
-from phimu.training.run_config import Dataset, RunConfig, load_config
-from phimu.training.run_directory import RunDirectory, open_run
-from phimu.training.session import offline_run, online_run
 
 
 class _Learner:

@@ -1,11 +1,14 @@
 """The words every layer shares: sizes, a batch of transitions, and metrics."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import numpy as np
 
 Array: TypeAlias = Any  # NumPy on the host, JAX inside a compiled step
 Metrics = dict[str, jax.Array]
+Act = Callable[[np.ndarray], np.ndarray]  # observation -> action in [-1, 1], on the host
 
 
 class Spec(NamedTuple):

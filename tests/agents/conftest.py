@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.data.offline import Transitions
-from phimu.data.on_device import DeviceSet
+from phimu.data.device_set import DeviceSet
+from phimu.data.logged import Transitions
 from phimu.types import Spec
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from phimu.agents.ctrl_lcb import CHUNK, CtrlLcb, LcbState
 from phimu.confidence import Elliptical
-from phimu.data.offline import Transitions
-from phimu.data.on_device import DeviceSet
+from phimu.data.device_set import DeviceSet
+from phimu.data.logged import Transitions
 from phimu.errors import InputError
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phimu.data.arrays import from_arrays
-from phimu.data.opening import open_set
-from phimu.data.scores import V0_FILES, body_of_set, normalised_score
+from phimu.data.sets.arrays import from_arrays
+from phimu.data.sets.opening import open_set
+from phimu.data.sets.scores import V0_FILES, body_of_set, normalised_score
 from phimu.errors import InputError
 
 # Transitions, episodes and terminated episodes of the first two episodes of D4RL's files.
@@ -244,7 +244,7 @@ def test_scores():
 
 MEMORY = """
 import resource, sys
-from phimu.data.opening import open_set
+from phimu.data.sets.opening import open_set
 small, large = sys.argv[1:]
 open_set(small)  # what every first call needs: imports, HDF5's own tables
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

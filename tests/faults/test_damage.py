@@ -8,7 +8,7 @@ import pytest
 
 from phimu.data.replay import Replay
 from phimu.errors import InputError
-from phimu.training import checkpoint
+from phimu.runs import checkpoint
 from phimu.types import Spec
 
 SPEC = Spec(3, 2)

@@ -19,8 +19,8 @@ from safetensors.numpy import save
 
 from phimu.data.replay import Replay
 from phimu.errors import InputError
-from phimu.training import checkpoint
-from phimu.training.files import fingerprint, remove
+from phimu.runs import checkpoint
+from phimu.runs.files import fingerprint, remove
 from phimu.types import Spec
 
 

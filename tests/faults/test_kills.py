@@ -16,8 +16,8 @@ from safetensors.numpy import load_file
 
 import phimu
 from phimu.errors import Busy
-from phimu.training import checkpoint
-from phimu.training.lock import locked
+from phimu.runs import checkpoint
+from phimu.runs.lock import locked
 
 SOURCE = str(Path(next(iter(phimu.__path__))).parent)
 CAPACITY, STEPS = 150, 600  # the ring wraps, several times over
@@ -186,7 +186,7 @@ def test_two_owners_and_a_dead_one(undisturbed, tmp_path: Path) -> None:
 
 SLOW_TO_STOP = """
 import time
-from phimu.training.stopping import stop_requests
+from phimu.runs.stopping import stop_requests
 with stop_requests() as stop:
     print("ready", flush=True)
     for _ in range(3_000):
@@ -219,7 +219,7 @@ import os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
 from phimu.data.replay import Replay
-from phimu.training import checkpoint
+from phimu.runs import checkpoint
 from phimu.types import Spec
 
 directory, kills = Path(sys.argv[1]), int(sys.argv[2])

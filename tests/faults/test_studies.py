@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import phimu
-from phimu.training.checkpoint import glance
+from phimu.runs.checkpoint import glance
 
 SOURCE = str(Path(next(iter(phimu.__path__))).parent)
 WORDS = (

@@ -9,7 +9,7 @@ import pytest
 import phimu.environments  # noqa: F401 (registers the ids)
 from phimu.agents.presets import override, preset
 from phimu.environments.task import open_task
-from phimu.training import checkpoint
+from phimu.runs import checkpoint
 from phimu.training.online import OnlineRun
 
 FEW = ("mbbl/HopperET-v0",)

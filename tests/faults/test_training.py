@@ -18,13 +18,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from phimu import session
 from phimu.agents.presets import override, preset
 from phimu.cli import main
 from phimu.environments.task import open_task
 from phimu.errors import InputError, NotFinite, Stopped
-from phimu.training import checkpoint, session
-from phimu.training.lock import locked
-from phimu.training.log import MetricsLog, read_metrics
+from phimu.runs import checkpoint
+from phimu.runs.lock import locked
+from phimu.runs.log import MetricsLog, read_metrics
 from phimu.training.online import FINITE, OnlineRun, update
 from phimu.types import Batch
 

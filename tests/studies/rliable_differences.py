@@ -104,8 +104,8 @@ def main():
         found["largest difference"] = differences(load(asked.ours), asked.matrices)
         print(json.dumps(found))
         return
-    from phimu.studies import statistics
-    from phimu.studies.speed.peers import own_venv
+    from phimu.reports import statistics
+    from phimu.speed.peers import own_venv
 
     venv = own_venv(print, VENV, REQUIREMENTS)
     text = json.dumps(child(venv, statistics.__file__, asked.matrices), indent=2)

@@ -10,9 +10,9 @@ import pytest
 
 from phimu.cli.train import resolve
 from phimu.errors import InputError
+from phimu.runs.config import RunConfig
 from phimu.studies.plan import Run, expand, find_study, narrow
 from phimu.studies.tables import STUDIES, Study, Variant
-from phimu.training.run_config import RunConfig
 
 PROBE, OTHER = "phimu/probe-TimeLimit-v0", "phimu/probe-DelayedReward-v0"
 SAC, CTRL = Variant("sac", "sac"), Variant("ctrl", "ctrl-ucb-m", (("bonus_scale", 1.0),))

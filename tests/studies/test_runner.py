@@ -13,14 +13,14 @@ from rich.console import Console
 
 from phimu.agents.presets import preset
 from phimu.errors import Stopped
+from phimu.runs.config import RunConfig
+from phimu.runs.stopping import Stop
 from phimu.studies import runner
 from phimu.studies.live_table import LiveTable, summary, table
 from phimu.studies.local import Process
 from phimu.studies.plan import Run
 from phimu.studies.runner import End, Job, carry_out
 from phimu.studies.worker import GONE
-from phimu.training.run_config import RunConfig
-from phimu.training.stopping import Stop
 
 STEPS = 100
 KILLED, BUSY, INPUT, GOOD = End(-9, ""), End(75, "busy"), End(2, "x is 1: give 2."), End(0, "")

@@ -13,10 +13,10 @@ import pytest
 from phimu.agents.offline_presets import offline_preset
 from phimu.cli import main
 from phimu.cli.train import resolve
-from phimu.studies.estimates import _updates, shared_out
+from phimu.runs.config import RunConfig
+from phimu.studies.cost import _updates, shared_out
 from phimu.studies.plan import expand, narrow
 from phimu.studies.tables import STUDIES
-from phimu.training.run_config import RunConfig
 
 PROBE = "phimu/probe-TimeLimit-v0"
 SMALL = ["table1", "--preset", "small", "--steps", "2000", "--seeds", "2", "--tasks"]

@@ -83,7 +83,7 @@ def child() -> None:
     from phimu.agents.presets import Schedule, override, preset
     from phimu.data.replay import split
     from phimu.environments.task import open_task
-    from phimu.training import checkpoint
+    from phimu.runs import checkpoint
     from phimu.training.devices import placement
     from phimu.training.learner import Learner
     from phimu.training.online import OnlineRun

@@ -13,17 +13,17 @@ import pytest
 from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.agents.offline_presets import OfflineSchedule
 from phimu.confidence import Elliptical
-from phimu.data.offline import OfflineSet, Transitions
+from phimu.data.logged import OfflineSet, Transitions
 from phimu.errors import InputError, NotFinite, Stopped
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives
-from phimu.training import checkpoint
+from phimu.runs import checkpoint
+from phimu.runs.config import Dataset, RunConfig, load_config
+from phimu.runs.stopping import stop_requests
+from phimu.session import Output, load_run, train_offline
 from phimu.training.offline import OfflineRun
-from phimu.training.run_config import Dataset, RunConfig, load_config
-from phimu.training.session import Output, load_run, train_offline
-from phimu.training.stopping import stop_requests
 from phimu.types import Spec
 
 SPEC = Spec(3, 1)  # those of Pendulum-v1

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from phimu.agents.sac import concatenate
-from phimu.data.on_device import DeviceSet
+from phimu.data.device_set import DeviceSet
 from phimu.networks import Precision, in_own_precision
 from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
 from phimu.planning.behaviour import DIVERGENCES, BehaviourCloning

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from phimu.agents.brac import Brac, BracState, Draw
 from phimu.agents.sac import concatenate
-from phimu.data.on_device import DeviceSet
+from phimu.data.device_set import DeviceSet
 from phimu.data.replay import split
 from phimu.networks import MLP, Precision, TanhGaussian, in_own_precision
 from phimu.normalisation import Acting, Normaliser, normaliser

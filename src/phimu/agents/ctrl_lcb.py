@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.confidence import Elliptical, Kernel, kernel, median_distance
-from phimu.data.on_device import DeviceSet, Drawn
+from phimu.data.device_set import DeviceSet, Drawn
 from phimu.errors import InputError
 from phimu.networks import Precision, in_own_precision
 from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from phimu.data.on_device import DeviceSet
+from phimu.data.device_set import DeviceSet
 from phimu.networks import Precision, in_own_precision
 from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
 from phimu.planning.critics import smaller

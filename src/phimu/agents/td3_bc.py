@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from phimu.agents.sac import concatenate
-from phimu.data.on_device import DeviceSet
+from phimu.data.device_set import DeviceSet
 from phimu.errors import InputError
 from phimu.networks import Deterministic, Precision, in_own_precision, norm, polyak
 from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser

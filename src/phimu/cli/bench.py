@@ -10,10 +10,10 @@ from rich.table import Table
 
 from phimu.cli.arguments import call
 from phimu.errors import InputError
-from phimu.studies import estimates
-from phimu.studies.figures import check_suffix, scaling_curves
-from phimu.studies.speed import environments, loop, offline, peers, scaling, side_by_side, updates
-from phimu.training.files import write_atomically
+from phimu.reports.figures import check_suffix, scaling_curves
+from phimu.runs.files import write_atomically
+from phimu.speed import environments, loop, offline, peers, scaling, side_by_side, updates
+from phimu.studies import cost
 from phimu.training.threads import threads_in_use
 
 PLAIN = ["updates", "loop", "environments"]  # without a flag
@@ -85,7 +85,7 @@ def _run(
         if json_file is not None:
             write_atomically(json_file, json.dumps(plain, indent=2).encode() + b"\n")
     if set(PLAIN) <= plain.keys():
-        estimates.record(plain)
+        cost.record(plain)
     if picture is not None:
         scaling_curves(picture, found["scaling"])
         print(picture)

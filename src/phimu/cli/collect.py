@@ -12,20 +12,20 @@ import tyro
 
 from phimu.cli.arguments import THREADS, call
 from phimu.cli.train import task_options
-from phimu.data.offline import Transitions
-from phimu.data.opening import open_set
-from phimu.data.scores import normalised_score
+from phimu.collection.collect import collect as run_policy
+from phimu.collection.collect import policy_of_run, replay_of_run
+from phimu.collection.dense_policy import SamplingPolicy, from_npz, random_actions
+from phimu.collection.sets import Layout, check_out, env_spec, joined, origin_of, save_set
+from phimu.data.logged import Transitions
+from phimu.data.sets.opening import open_set
+from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, Stopped
-from phimu.training import checkpoint
-from phimu.training.collect import collect as run_policy
-from phimu.training.collect import policy_of_run, replay_of_run
-from phimu.training.dense_policy import SamplingPolicy, from_npz, random_actions
-from phimu.training.files import fingerprint
-from phimu.training.progress import Progress
-from phimu.training.run_config import load_config
-from phimu.training.sets import Layout, check_out, env_spec, joined, origin_of, save_set
-from phimu.training.stopping import stop_requests
+from phimu.runs import checkpoint
+from phimu.runs.config import load_config
+from phimu.runs.files import fingerprint
+from phimu.runs.progress import Progress
+from phimu.runs.stopping import stop_requests
 
 OUT = tyro.conf.arg(
     help="the .hdf5 file to write, with its checksum as FILE.sha256 beside it; with --layout "

@@ -8,9 +8,9 @@ import tyro
 
 from phimu.cli import Command, dispatch
 from phimu.cli.arguments import call
-from phimu.data.offline import OfflineSet
-from phimu.data.opening import open_set
-from phimu.studies.dataset import CELLS, EDGE, Spread, Summary, summarise
+from phimu.data.logged import OfflineSet
+from phimu.data.sets.opening import open_set
+from phimu.reports.dataset import CELLS, EDGE, Spread, Summary, summarise
 
 SUBCOMMANDS = {
     "show": Command("data", "show", "check a dataset and say what it holds"),
@@ -71,7 +71,7 @@ def _show(
         action_high: its other end.
     """
     if picture is not None:
-        from phimu.studies.figures import check_suffix
+        from phimu.reports.figures import check_suffix
 
         check_suffix(picture)
     logged = open_set(
@@ -80,7 +80,7 @@ def _show(
     for name, value in _lines(source, logged, summarise(logged)):
         print(f"{name:<14}{value}")
     if picture is not None:
-        from phimu.studies.dataset_figure import dataset_figure
+        from phimu.reports.dataset_figure import dataset_figure
 
         dataset_figure(picture, logged)
         print(f"{'picture':<14}{picture}")

@@ -8,8 +8,8 @@ import tyro
 from phimu.agents.presets import override, preset
 from phimu.cli.arguments import THREADS, call
 from phimu.cli.pictures import report
-from phimu.training.run_config import RunConfig
-from phimu.training.session import Output, train
+from phimu.runs.config import RunConfig
+from phimu.session import Output, train
 
 
 def main(arguments: list[str]) -> None:

@@ -12,17 +12,18 @@ from rich.console import Console
 
 from phimu.cli.arguments import call
 from phimu.cli.train import task_options
-from phimu.data.offline import OfflineSet
-from phimu.data.opening import open_set
+from phimu.data.logged import OfflineSet
+from phimu.data.sets.opening import open_set
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.training.evaluation import Policy, evaluate, random_policy
-from phimu.training.fitted_q import FittedQ, discount_of, estimate
+from phimu.evaluation.episodes import evaluate, random_policy
+from phimu.evaluation.film import check_video, film
+from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate
+from phimu.runs.config import RunConfig
+from phimu.runs.progress import Progress
+from phimu.session import load_run
 from phimu.training.offline import OfflineRun
-from phimu.training.progress import Progress
-from phimu.training.run_config import RunConfig
-from phimu.training.session import load_run
-from phimu.training.video import check_video, film
+from phimu.types import Act
 
 
 def main(arguments: list[str]) -> None:
@@ -70,7 +71,7 @@ def _run(
         task = open_task(name, **options)
         facts: dict[str, Any] = {"task": name, "agent": "random"}
 
-        def chosen() -> Policy:
+        def chosen() -> Act:
             return random_policy(task.spec.action_dim, seed)
     else:
         if option:

@@ -9,10 +9,10 @@ from rich.table import Table
 
 from phimu.cli.arguments import call
 from phimu.cli.evaluate import run_on_data
-from phimu.data.opening import open_set
+from phimu.data.sets.opening import open_set
 from phimu.errors import InputError
-from phimu.studies.figures import check_suffix
-from phimu.studies.penalty import penalties, penalty_figure, table
+from phimu.reports.figures import check_suffix
+from phimu.reports.penalty import penalties, penalty_figure, table
 
 
 def main(arguments: list[str]) -> None:

@@ -12,14 +12,14 @@ from rich.table import Table
 from phimu.cli.arguments import call
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.studies.curves import curves_of_runs
-from phimu.studies.figures import heat_map, learning_curves
-from phimu.studies.maze import maze_of, panels, scores
-from phimu.training.evaluation import evaluate
-from phimu.training.files import write_atomically
+from phimu.evaluation.episodes import evaluate
+from phimu.reports.curves import curves_of_runs
+from phimu.reports.figures import heat_map, learning_curves
+from phimu.reports.maze import maze_of, panels, scores
+from phimu.runs.directory import RunDirectory
+from phimu.runs.files import write_atomically
+from phimu.session import load_run
 from phimu.training.online import OnlineRun
-from phimu.training.run_directory import RunDirectory
-from phimu.training.session import load_run
 
 
 def plot(arguments: list[str]) -> None:

@@ -7,10 +7,10 @@ import tyro
 
 from phimu.cli.arguments import call
 from phimu.errors import InputError
-from phimu.studies.report import page
-from phimu.studies.report.text import write_text
-from phimu.studies.scores import gather
-from phimu.training.files import write_atomically
+from phimu.reports.markdown import write_text
+from phimu.reports.page import page
+from phimu.reports.rows import gather
+from phimu.runs.files import write_atomically
 
 
 def main(arguments: list[str]) -> None:

@@ -15,18 +15,18 @@ from rich.table import Table
 
 from phimu.cli.arguments import call
 from phimu.cli.train import resolve
-from phimu.data.opening import open_set
+from phimu.data.sets.opening import open_set
 from phimu.errors import InputError
-from phimu.studies.estimates import Estimate, estimate, read_bench, shared_out
+from phimu.reports.rows import gather
+from phimu.reports.statistics import mean_and_std
+from phimu.runs.progress import duration, number
+from phimu.runs.stopping import stop_requests
+from phimu.studies.cost import Estimate, estimate, read_bench, shared_out
 from phimu.studies.live_table import LiveTable
 from phimu.studies.local import Process
 from phimu.studies.plan import Resolve, Run, expand, find_study, narrow
 from phimu.studies.runner import Job, Start, carry_out
-from phimu.studies.scores import gather
-from phimu.studies.statistics import mean_and_std
 from phimu.studies.tables import STUDIES, TASK_TITLES
-from phimu.training.progress import duration, number
-from phimu.training.stopping import stop_requests
 from phimu.training.threads import cores
 
 NAME = tyro.conf.arg(metavar="NAME", help=", ".join(STUDIES))

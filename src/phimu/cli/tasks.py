@@ -35,7 +35,7 @@ def _run(
     if not entries:
         raise InputError(f"No task has {part!r} in its id: `phimu tasks` lists them all.")
     if picture is not None:
-        from phimu.studies.figures import contact_sheet
+        from phimu.reports.figures import contact_sheet
 
         contact_sheet([entry.task for entry in entries], picture)
         print(picture)

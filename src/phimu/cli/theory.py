@@ -7,17 +7,15 @@ from typing import Any
 
 from phimu.cli import Command, dispatch
 from phimu.cli.arguments import call
-from phimu.studies.theory import (
-    consistency_reading,
-    offline_reading,
-    online_reading,
-    scaling_reading,
-)
-from phimu.studies.theory.consistency import consistency as measure_consistency
-from phimu.studies.theory.offline import offline as measure_offline
-from phimu.studies.theory.online import online as measure_online
-from phimu.studies.theory.report import write
-from phimu.studies.theory.scaling import scaling as measure_scaling
+from phimu.finite.experiments.consistency import consistency as measure_consistency
+from phimu.finite.experiments.offline import offline as measure_offline
+from phimu.finite.experiments.online import online as measure_online
+from phimu.finite.experiments.scaling import scaling as measure_scaling
+from phimu.reports.theory import consistency as consistency_reading
+from phimu.reports.theory import offline as offline_reading
+from phimu.reports.theory import online as online_reading
+from phimu.reports.theory import scaling as scaling_reading
+from phimu.reports.theory.report import write
 from phimu.training.compilation import cache_compilation
 
 SUBCOMMANDS = {

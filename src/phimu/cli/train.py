@@ -17,14 +17,14 @@ from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
 from phimu.cli import peek
 from phimu.cli.arguments import THREADS
 from phimu.cli.arguments import parse as read
-from phimu.data.offline import OfflineSet
-from phimu.data.opening import is_source, open_set
+from phimu.data.logged import OfflineSet
+from phimu.data.sets.opening import is_source, open_set
 from phimu.environments.task import open_task
 from phimu.errors import InputError
+from phimu.runs.config import Dataset, RunConfig
+from phimu.runs.directory import RunDirectory
+from phimu.session import Output, train, train_offline
 from phimu.training.offline import preparation
-from phimu.training.run_config import Dataset, RunConfig
-from phimu.training.run_directory import RunDirectory
-from phimu.training.session import Output, train, train_offline
 
 DEVICES = (
     "how many share each batch: GPUs, or else virtual devices on the CPU; batch_size and negatives "

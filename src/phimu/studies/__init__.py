@@ -1,1 +1,1 @@
-"""What is made from runs: scores, tables and figures."""
+"""The paper's tables, figures and ablations as runs: what to run, and how it is carried out."""

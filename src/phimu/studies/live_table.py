@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from phimu.runs.progress import duration, number
 from phimu.studies.runner import ACTIVE, Job, Status
-from phimu.training.progress import duration, number
 
 REFRESH_SECONDS = 1.0  # of the live table
 PLAIN_SECONDS = 60.0  # between plain lines where nothing changes

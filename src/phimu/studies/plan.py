@@ -12,12 +12,12 @@ from typing import Any
 
 from phimu.agents.offline_presets import offline_preset
 from phimu.agents.presets import names, preset
-from phimu.data.opening import is_source
+from phimu.data.sets.opening import is_source
 from phimu.errors import InputError
+from phimu.runs import checkpoint
+from phimu.runs.config import RunConfig
+from phimu.runs.directory import RunDirectory
 from phimu.studies.tables import STUDIES, TASK_TITLES, Study, Variant
-from phimu.training import checkpoint
-from phimu.training.run_config import RunConfig
-from phimu.training.run_directory import RunDirectory
 
 # The run that the arguments of `phimu train` ask for, its suite, and the step that it ends at.
 Resolve = Callable[[list[str]], tuple[RunConfig, str, int]]

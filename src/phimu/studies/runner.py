@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from phimu.errors import Busy, InputError, Stopped
+from phimu.runs.directory import RunDirectory
+from phimu.runs.log import last_rows
+from phimu.runs.stopping import Stop
 from phimu.studies.plan import Run
-from phimu.training.log import last_rows
-from phimu.training.run_directory import RunDirectory
-from phimu.training.stopping import Stop
 
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 2.0  # between two looks at the metrics of a run

@@ -1,6 +1,6 @@
 """The paper as data: what each of its tables, ablations and figures runs.
 
-Published scores are in `phimu.studies.published`, under the same names of studies, tasks, methods.
+Published scores are in `phimu.reports.published`, under the same names of studies, tasks, methods.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""Training loops and what surrounds them: run directory, checkpoints, logs and progress."""
+"""Training loops: one compiled learner, which knows the protocol and no agent by name."""

@@ -5,7 +5,7 @@ import warnings
 
 import jax
 
-from phimu.training.files import cache_directory
+from phimu.runs.files import cache_directory
 
 SECONDS = 0.1  # what compiles faster is not worth a file
 

@@ -12,17 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.agents.offline_presets import OfflineSchedule
-from phimu.data.offline import OfflineSet
-from phimu.data.on_device import DeviceSet
+from phimu.data.device_set import DeviceSet
+from phimu.data.logged import OfflineSet
 from phimu.data.replay import split
 from phimu.errors import InputError, NotFinite
 from phimu.normalisation import Acting
-from phimu.training import checkpoint
-from phimu.training.evaluation import Policy
+from phimu.runs import checkpoint
 from phimu.training.learner import act
 from phimu.training.memory import keep_freed_memory
 from phimu.training.streams import INIT, UPDATE, key
-from phimu.types import Metrics, Spec
+from phimu.types import Act, Metrics, Spec
 
 ESTIMATED_ON = 4_096  # observations of the set, evenly spread
 SECONDS = 0.5  # about what a compiled call takes: signals and progress wait for its end
@@ -183,7 +182,7 @@ class OfflineRun:
             {name: np.asarray(column) for name, column in drawn.batch._asdict().items()},
         )
 
-    def policy(self) -> Policy:
+    def policy(self) -> Act:
         """The mode action of the agent as it is now."""
         acting = self.state.acting
         return lambda o: np.asarray(act(self.agent, True, acting, o, self.seed, 0))

@@ -12,13 +12,12 @@ from phimu.agents.presets import Agent, Schedule
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
 from phimu.errors import InputError
-from phimu.training import checkpoint
+from phimu.runs import checkpoint
 from phimu.training.devices import check_sizes
-from phimu.training.evaluation import Policy
 from phimu.training.learner import FINITE, Data, Learner, act, update
 from phimu.training.memory import keep_freed_memory
 from phimu.training.streams import BATCH, REFRESH, RESET, WARM_UP, stream
-from phimu.types import Metrics
+from phimu.types import Act, Metrics
 
 __all__ = ["FINITE", "OnlineRun", "act", "update"]
 
@@ -84,7 +83,7 @@ class OnlineRun:
         """`step` counts decisions; where actions are repeated, the simulator has gone further."""
         return self._simulated + self.task.simulator_steps
 
-    def policy(self) -> Policy:
+    def policy(self) -> Act:
         """The mode action of the agent as it is now."""
         self.check()
         acting = self.state.acting

@@ -1,0 +1,1 @@
+"""Datasets from policies and from runs."""

@@ -1,0 +1,105 @@
+"""Collection of offline sets at about the speed of the simulator, and the policies that collect."""
+
+import numpy as np
+
+from phimu.agents.presets import Schedule
+from phimu.collection.dense_policy import DensePolicy, SamplingPolicy, from_acting
+from phimu.data.logged import Transitions
+from phimu.data.replay import Replay
+from phimu.environments.task import Task
+from phimu.errors import InputError
+from phimu.runs import checkpoint
+from phimu.runs.config import RunConfig
+from phimu.runs.progress import Progress
+from phimu.runs.stopping import Stop
+from phimu.training.online import restore_agent
+from phimu.training.streams import COLLECT, INIT, key, stream
+from phimu.types import Spec
+
+
+def collect(
+    task: Task,
+    policy: SamplingPolicy,
+    steps: int,
+    seed: int,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+) -> Transitions:
+    """Exactly `steps` transitions; the last episode is cut there, as by a time limit.
+
+    Each episode has a stream of its own, so more steps begin with the same episodes.
+    """
+    if steps < 1:
+        raise InputError(f"steps is {steps}: give at least 1.")
+    if not 0 <= seed < 2**31:
+        raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
+    rows, stop = _empty(steps, task.spec), stop or Stop()
+    episode, over, total = -1, True, 0.0  # the reward of all episodes
+    for step in range(steps):
+        stop.check()
+        if over:
+            episode += 1
+            rng = stream(seed, COLLECT, episode)
+            observation = task.reset(int(rng.integers(2**31)))
+        action = policy(observation, rng)
+        following, reward, terminated, truncated = task.step(action)
+        rows.observation[step] = observation
+        rows.action[step] = action
+        rows.reward[step] = reward
+        rows.next_observation[step] = following
+        rows.terminated[step] = terminated
+        rows.truncated[step] = truncated and not terminated
+        rows.episode[step] = episode
+        observation, over, total = following, terminated or truncated, total + reward
+        if progress is not None:
+            progress.update(step + 1, {"return": total / (episode + 1)} if over else {})
+    rows.truncated[-1] = not rows.terminated[-1]
+    return rows
+
+
+def _empty(steps: int, spec: Spec) -> Transitions:
+    return Transitions(
+        observation=np.empty((steps, spec.observation_dim), np.float32),
+        action=np.empty((steps, spec.action_dim), np.float32),
+        reward=np.empty(steps, np.float32),
+        next_observation=np.empty((steps, spec.observation_dim), np.float32),
+        terminated=np.empty(steps, bool),
+        truncated=np.empty(steps, bool),
+        episode=np.empty(steps, np.int32),
+    )
+
+
+def policy_of_run(config: RunConfig, saved: checkpoint.Checkpoint, spec: Spec) -> DensePolicy:
+    """The actor of a checkpoint; the replay buffer stays on the disk."""
+    template = config.settings.init(spec, key(config.seed, INIT, 0))
+    return from_acting(config.settings, restore_agent(template, saved).acting)
+
+
+def replay_of_run(
+    config: RunConfig, saved: checkpoint.Checkpoint, spec: Spec, until: int | None = None
+) -> Transitions:
+    """What the replay buffer holds, oldest first, of the run's first `until` steps.
+
+    The buffer does not know where an episode was cut by its time limit: that is where the next
+    row begins elsewhere.
+    """
+    if not isinstance(config.schedule, Schedule):
+        raise InputError(f"{config.task} is a set itself: a run on logged data has no replay.")
+    replay = Replay(spec, config.schedule.buffer_size, config.schedule.learning_starts)
+    saved.restore_replay(replay)
+    held = replay.spans()["rows"]
+    wanted = held if until is None else range(held.start, min(held.stop, until))
+    if not wanted:
+        raise InputError(
+            f"until is {until}, but the buffer holds the steps from {held.start:,} to "
+            f"{held.stop:,}: give a larger one."
+        )
+    rows = replay.columns("rows", wanted)
+    terminated = rows["terminated"] > 0
+    ends = np.ones(len(wanted), bool)
+    ends[:-1] = (rows["next_observation"][:-1] != rows["observation"][1:]).any(axis=1)
+    ends |= terminated
+    episode = np.append(0, np.cumsum(ends[:-1])).astype(np.int32)
+    return Transitions(
+        **(rows | {"terminated": terminated}), truncated=ends & ~terminated, episode=episode
+    )

@@ -1,0 +1,1 @@
+"""Logged transitions in files: D4RL, Minari, arrays, tables; reading and writing."""

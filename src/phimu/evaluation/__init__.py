@@ -1,0 +1,1 @@
+"""What a policy is worth: episodes, estimates from logged data, films."""

@@ -1,0 +1,60 @@
+"""Evaluation of a policy, trained or any other: whole episodes, and what they came to."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from phimu.environments.task import Task, open_task
+from phimu.errors import InputError
+from phimu.types import Act
+
+
+class Evaluation(NamedTuple):
+    """What a policy did, an entry per episode."""
+
+    returns: np.ndarray
+    lengths: np.ndarray  # decisions
+    simulator_steps: np.ndarray  # more than decisions where actions are repeated
+    terminated: np.ndarray  # ended by the environment, not by the time limit
+
+    def summary(self) -> dict[str, float]:
+        return {
+            "return": float(self.returns.mean()),
+            "return_std": float(self.returns.std()),
+            "length": float(self.lengths.mean()),
+            "simulator_steps": float(self.simulator_steps.mean()),
+            "terminated": float(self.terminated.mean()),
+            "episodes": len(self.returns),
+        }
+
+
+def evaluate(policy: Act, task: Any, episodes: int = 10, seed: int = 0) -> Evaluation:
+    """Run `episodes` episodes of a `Task`, a Gymnasium id or environment; one seed, same starts."""
+    if episodes < 1:
+        raise InputError(f"episodes is {episodes}: give at least 1.")
+    if not isinstance(task, Task):
+        task = open_task(task)
+    rows = [run_episode(policy, task, s) for s in episode_seeds(seed, episodes)]
+    return Evaluation(*(np.array(column) for column in zip(*rows, strict=True)))
+
+
+def random_policy(action_dim: int, seed: int) -> Act:
+    """Uniform actions."""
+    rng = np.random.default_rng(seed)
+    return lambda observation: rng.uniform(-1.0, 1.0, action_dim)
+
+
+def episode_seeds(seed: int, episodes: int) -> list[int]:
+    """The seed of each episode's reset; more episodes begin with the same ones."""
+    return [int(s) for s in np.random.SeedSequence(seed).generate_state(episodes)]
+
+
+def run_episode(policy: Act, task: Task, seed: int) -> tuple[float, int, int, bool]:
+    """(return, length, simulator steps, terminated) of one episode."""
+    observation = task.reset(seed)
+    total, length = 0.0, 0
+    while True:
+        observation, reward, terminated, truncated = task.step(policy(observation))
+        total, length = total + reward, length + 1
+        if terminated or truncated:
+            return total, length, task.simulator_steps, terminated

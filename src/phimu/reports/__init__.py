@@ -1,0 +1,1 @@
+"""What was run beside what was published: rows, statistics, figures, the page."""

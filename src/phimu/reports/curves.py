@@ -1,0 +1,163 @@
+"""Learning curves, read from run directories."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from phimu.data.sets.scores import normalised_score
+from phimu.errors import InputError
+from phimu.runs.directory import CONFIG, RunDirectory, read_config
+from phimu.runs.json_form import config_hash, differences
+from phimu.runs.log import read_metrics
+
+Returns = dict[int, float]  # step to return
+
+
+class Curve(NamedTuple):
+    """The evaluations of one configuration under several seeds."""
+
+    label: str
+    steps: np.ndarray  # [steps]
+    values: np.ndarray  # [seeds, steps]
+    clock: str = "environment steps"  # what the steps count
+    measure: str = "return"  # what the values are
+
+
+class _Group(NamedTuple):
+    """The seeds of one configuration."""
+
+    directory: Path  # the parent of the runs
+    config: dict[str, Any]  # without the seed
+    seeds: list[tuple[int, Returns]]
+
+
+def curves_of_runs(runs: Sequence[Path]) -> list[tuple[str, list[Curve]]]:
+    """The curves of each task, in the order in which the tasks, then the runs, are first met.
+
+    A directory that is no run itself stands for all the runs below it.
+    """
+    by_task: dict[str, list[_Group]] = {}
+    for group in _grouped(runs):
+        by_task.setdefault(group.config["task"], []).append(group)
+    return [
+        (
+            task,
+            [_curve(label, group) for label, group in zip(_labels(groups), groups, strict=True)],
+        )
+        for task, groups in by_task.items()
+    ]
+
+
+def _grouped(runs: Sequence[Path]) -> list[_Group]:
+    found = {run.resolve(): run for path in runs for run in runs_below(Path(path))}
+    if not found:
+        raise InputError("There is no run to read: name at least one run directory.")
+    groups: dict[tuple[Path, str], _Group] = {}
+    for resolved, run in found.items():
+        config = read_config(run)
+        for name in ("task", "agent"):
+            if not isinstance(config.get(name), str):
+                raise InputError(f"{run / CONFIG} names no {name}: name the directory of a run.")
+        seed = config.pop("seed", 0)
+        # The parent is the configuration; its hash too, lest a renamed directory mix two of them.
+        key = resolved.parent, config_hash(config)
+        group = groups.setdefault(key, _Group(run.parent, config, []))
+        group.seeds.append((seed, _returns(run)))
+    return list(groups.values())
+
+
+def runs_below(path: Path) -> Iterator[Path]:
+    """`path` itself if it is a run, otherwise every run below it, sorted by name."""
+    none = True
+    for directory, inner, files in os.walk(path):
+        inner.sort()
+        if CONFIG in files:
+            inner.clear()  # what lies inside of a run is no other run
+            none = False
+            yield Path(directory)
+    if none:
+        raise InputError(f"There is no run in {path}: name a directory that has {CONFIG} below it.")
+
+
+def _returns(run: Path) -> Returns:
+    metrics = RunDirectory(run).metrics
+    rows = read_metrics(metrics) if metrics.exists() else []
+    # Offline rows also have the updates of the policy, and D4RL's score where there is one.
+    returns = {
+        row.get("updates", row["step"]): float(row.get("score", row["return"]))
+        for row in rows
+        if row.get("kind") == "evaluation" and "return" in row
+    }
+    if not returns:
+        raise InputError(f"The run in {run} has no evaluation yet: wait for one, or leave it out.")
+    return returns
+
+
+def _curve(label: str, group: _Group) -> Curve:
+    """The steps that all seeds have reached; the first seed first."""
+    returns = [seed_returns for _, seed_returns in sorted(group.seeds, key=lambda seed: seed[0])]
+    steps = sorted(set.intersection(*(set(each) for each in returns)))
+    if not steps:
+        raise InputError(
+            f"The seeds in {group.directory} have no evaluation step in common: name one alone."
+        )
+    values = np.array([[each[s] for s in steps] for each in returns])
+    dataset = group.config.get("dataset")
+    if dataset is None:
+        return Curve(label, np.array(steps), values)
+    scored = normalised_score(str(dataset.get("task")), 0.0) is not None
+    measure = "D4RL's normalised score" if scored else "return"
+    return Curve(label, np.array(steps), values, "updates of the policy", measure)
+
+
+def _labels(groups: Sequence[_Group]) -> list[str]:
+    """The agent; then, where two are equal, the fields that differ; then the directory."""
+    labels = [group.config["agent"] for group in groups]
+    labels = _told_apart(labels, groups, _differing_fields)
+    return _told_apart(labels, groups, lambda same: [str(group.directory) for group in same])
+
+
+def _told_apart(
+    labels: Sequence[str],
+    groups: Sequence[_Group],
+    describe: Callable[[Sequence[_Group]], list[str]],
+) -> list[str]:
+    """The labels, with a description of its group behind each that is there more than once."""
+    result = list(labels)
+    for label, count in Counter(labels).items():
+        if count > 1:
+            same = [index for index, other in enumerate(labels) if other == label]
+            for index, detail in zip(same, describe([groups[i] for i in same]), strict=True):
+                result[index] = f"{label} ({detail})" if detail else label
+    return result
+
+
+def _differing_fields(groups: Sequence[_Group]) -> list[str]:
+    """Such as "bonus_scale=5.0, ridge=1.0"; dotted where the last part of a name is not enough."""
+    first, *others = [group.config for group in groups]
+    names = sorted({name for other in others for name in differences(first, other)})
+    short = [name.rpartition(".")[2] for name in names]
+    shown = [
+        last if short.count(last) == 1 else name for name, last in zip(names, short, strict=True)
+    ]
+    return [
+        ", ".join(
+            f"{text}={_value(group.config, name)}" for text, name in zip(shown, names, strict=True)
+        )
+        for group in groups
+    ]
+
+
+def _value(config: dict[str, Any], dotted_name: str) -> str:
+    """What the field holds; a dash if it is absent."""
+    value: Any = config
+    for name in dotted_name.split("."):
+        if not isinstance(value, dict) or name not in value:
+            return "-"
+        value = value[name]
+    return value if isinstance(value, str) else json.dumps(value)

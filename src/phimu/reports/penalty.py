@@ -1,0 +1,105 @@
+"""How the elliptical penalty of a CTRL-LCB run grows away from the data that it learned from."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from matplotlib.figure import Figure
+
+from phimu.data.logged import OfflineSet
+from phimu.errors import InputError
+from phimu.reports.figures import GREY, LINE_COLOURS, check_suffix, save
+from phimu.training.learner import act
+from phimu.training.offline import OfflineRun
+
+PAIRS = 20_000  # at most, evenly spread over a set
+FAR = 3.0  # standard deviations of the data, for states that it does not have
+DATA = "the data's pairs"
+BINS = 60
+
+
+class Row(NamedTuple):
+    """The penalty of some pairs (s, a)."""
+
+    pairs: str
+    mean: float
+    median: float
+    high: float  # 95 % are below it
+    ratio: float  # the mean over that of the data's pairs
+
+
+def penalties(
+    run: OfflineRun, data: OfflineSet, others: Mapping[str, OfflineSet], seed: int = 0
+) -> dict[str, np.ndarray]:
+    """[n] of each kind of pair, the data's own first."""
+    if not hasattr(run.agent, "penalty"):
+        raise InputError("The agent of this run has no penalty: name a run of ctrl-lcb.")
+    rng = np.random.default_rng(seed)
+    observation, action = _pairs(data)
+    everywhere = rng.uniform(-1, 1, action.shape).astype(np.float32)
+    spread = FAR * data.transitions.observation.std(axis=0, dtype=np.float64)
+    away = rng.normal(
+        data.transitions.observation.mean(axis=0, dtype=np.float64), spread, observation.shape
+    )
+    chosen = np.asarray(act(run.agent, True, run.state.acting, observation, seed, 0))
+    pairs = {
+        DATA: (observation, action),
+        "its states, the policy's actions": (observation, chosen),
+        "its states, random actions": (observation, everywhere),
+        **{name: _pairs(other) for name, other in others.items()},
+        f"random states, {FAR:g} x its spread": (away.astype(np.float32), action),
+    }
+    return {name: np.asarray(_penalty(run.agent, run.state, *pair)) for name, pair in pairs.items()}
+
+
+def _pairs(data: OfflineSet) -> tuple[np.ndarray, np.ndarray]:
+    index = np.linspace(0, len(data) - 1, min(PAIRS, len(data))).astype(np.int64)
+    return data.transitions.observation[index], data.transitions.action[index]
+
+
+@partial(jax.jit, static_argnums=0)
+def _penalty(agent: Any, state: Any, observation: Any, action: Any) -> jax.Array:
+    return agent.penalty(state, observation, action)
+
+
+def table(found: Mapping[str, np.ndarray]) -> list[Row]:
+    own = found[DATA].mean(dtype=np.float64)
+    return [
+        Row(
+            name,
+            float(values.mean(dtype=np.float64)),
+            float(np.median(values)),
+            float(np.quantile(values, 0.95)),
+            float(values.mean(dtype=np.float64) / own),
+        )
+        for name, values in found.items()
+    ]
+
+
+def penalty_figure(path: Path, found: Mapping[str, np.ndarray], title: str) -> None:
+    """A histogram below the other for each kind of pair; the penalty spans orders of magnitude."""
+    check_suffix(Path(path))
+    rows: Sequence[Row] = table(found)
+    figure = Figure(figsize=(7.2, 0.8 + 1.0 * len(rows)), layout="constrained")
+    low = min(values.min() for values in found.values())
+    high = max(values.max() for values in found.values())
+    bins = np.geomspace(max(0.95 * low, 1e-6), 1.05 * high, BINS + 1)
+    every = np.atleast_1d(figure.subplots(len(rows), 1, sharex=True))
+    for axes, row, colour in zip(every, rows, _colours(len(rows)), strict=True):
+        axes.hist(found[row.pairs], bins, color=colour, alpha=0.85, lw=0)
+        axes.axvline(row.mean, color="black", lw=1.4)
+        axes.set_xscale("log")
+        axes.set_yticks([])
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        text = f"{row.pairs}: mean {row.mean:.3g}, {row.ratio:.3g} x the data's"
+        axes.set_title(text, fontsize=9.5, loc="left")
+    every[-1].set_xlabel("elliptical penalty; lines are means", fontsize=10, color=GREY)
+    figure.suptitle(title, fontsize=12, weight="bold")
+    save(figure, path)
+
+
+def _colours(count: int) -> list[str]:
+    return [LINE_COLOURS[place % len(LINE_COLOURS)] for place in range(count)]

@@ -1,0 +1,1 @@
+"""A run on disk: its directory, configuration, checkpoints, lock and log."""

@@ -1,0 +1,99 @@
+"""What a run is: the configuration that names its directory."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phimu.agents.offline_presets import OFFLINE_AGENTS, OfflineSchedule, OfflineSettings
+from phimu.agents.presets import AGENTS, Agent, Schedule
+from phimu.data.logged import OfflineSet
+from phimu.errors import InputError
+from phimu.runs.directory import read_config, run_path
+from phimu.runs.json_form import from_json, to_json
+from phimu.types import Spec
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What an offline run remembers of its set: its content, not where its file lay."""
+
+    layout: str
+    sha256: str
+    observation_dim: int
+    action_dim: int
+    task: str | None = None
+    """The Gymnasium id that its policies are evaluated in."""
+    action_low: tuple[float, ...] | None = None
+    """What -1 and 1 mean in its actions, if not these."""
+    action_high: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, data: OfflineSet, task: str | None) -> "Dataset":
+        ends = (
+            None if end is None else tuple(float(x) for x in end)
+            for end in (data.action_low, data.action_high)
+        )
+        return cls(data.layout, data.sha256, *data.spec, task, *ends)
+
+    def to_own_range(self, action: np.ndarray) -> np.ndarray:
+        """Actions [..., action_dim] in [-1, 1] as the data has them."""
+        if self.action_low is None or self.action_high is None:
+            return action
+        low, high = np.array(self.action_low), np.array(self.action_high)
+        return (low + (high - low) * (action + 1) / 2).astype(np.float32)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(self.observation_dim, self.action_dim)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What a run is. Its directory is named after all of it but the seed."""
+
+    task: str
+    """A Gymnasium id; offline the name of the set."""
+    agent: str
+    settings: Agent | OfflineSettings
+    schedule: Schedule | OfflineSchedule
+    seed: int = 0
+    task_options: dict[str, Any] = field(default_factory=dict)
+    dataset: Dataset | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        plain = to_json(self)
+        if self.dataset is None:
+            del plain["dataset"]
+        return plain
+
+    def path(self, runs: Path, suite: str) -> Path:
+        identity = self.to_json()
+        seed = identity.pop("seed")
+        return run_path(runs, suite, self.task, self.agent, identity, seed)
+
+    @property
+    def evaluation_task(self) -> str | None:
+        """Where episodes can be run."""
+        return self.task if self.dataset is None else self.dataset.task
+
+
+def load_config(path: Path) -> RunConfig:
+    """The configuration of the run in a directory."""
+    stored = read_config(path)
+    try:
+        agent, offline = stored["agent"], "dataset" in stored
+        return RunConfig(
+            task=stored["task"],
+            agent=agent,
+            settings=from_json((OFFLINE_AGENTS if offline else AGENTS)[agent], stored["settings"]),
+            schedule=from_json(OfflineSchedule if offline else Schedule, stored["schedule"]),
+            seed=stored["seed"],
+            task_options=stored["task_options"],
+            dataset=from_json(Dataset, stored["dataset"]) if offline else None,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}/config.json was written by another version of phimu ({error})."
+        ) from error

@@ -1,0 +1,152 @@
+"""The run directory: a path that names the run, its configuration and how it was made."""
+
+import dataclasses
+import json
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+from phimu.errors import InputError
+from phimu.runs.files import write_atomically
+from phimu.runs.json_form import canonical, config_hash, differences
+from phimu.runs.provenance import session_facts
+
+CONFIG = "config.json"
+MANIFEST = "manifest.json"
+LOCK = "lock"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+    """Where each part of one run lives."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoint"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures"
+
+
+def run_path(
+    root: Path, suite: str, task: str, agent: str, config: dict[str, Any], seed: int
+) -> Path:
+    """`root/suite/task/agent/hash/seed-n`, each part a single safe directory name."""
+    task = task.split("/", 1)[-1]  # in "phimu/FourRooms-v0" the suite already says "phimu"
+    parts = [_safe_name(part) for part in (suite, task, agent)]
+    return Path(root, *parts, config_hash(config), f"seed-{seed}")
+
+
+def _safe_name(name: str) -> str:
+    # A leading dot would make "..", or hide the directory.
+    safe = re.sub(r"^\.+|[^A-Za-z0-9._-]", "_", name)
+    if not safe:
+        raise InputError("The names of suite, task and agent cannot be empty: give each a name.")
+    return safe
+
+
+def open_run(
+    path: Path, config: dict[str, Any], command: list[str], facts: dict[str, Any] | None = None
+) -> RunDirectory:
+    """Create the run at `path`, or take it up again if it was made with the same configuration.
+
+    `facts` go into the manifest, with what is always there of how this session was started.
+    """
+    path = Path(path)
+    config = json.loads(canonical(config))  # as it will be read back, so that tuples equal lists
+    if is_unused(path):
+        path.mkdir(parents=True, exist_ok=True)
+        _write_json(path / CONFIG, config)
+    else:
+        _refuse_other_config(path, read_config(path), config)
+    session = session_facts(command) | (facts or {})
+    if (path / MANIFEST).exists():
+        manifest = _read_json(path / MANIFEST)
+        manifest["sessions"] = [*manifest.get("sessions", []), session]
+    else:
+        manifest = {
+            "created": session.pop("time"),
+            "platform": platform.platform(),
+            "cpu_count": os.cpu_count(),
+            **session,
+            "sessions": [],  # each later start that took this run up again
+        }
+    _write_json(path / MANIFEST, manifest)
+    return RunDirectory(path)
+
+
+def add_facts(path: Path, facts: dict[str, Any]) -> None:
+    """Put more into the manifest of the run at `path`, about its latest session."""
+    manifest = _read_json(path / MANIFEST)
+    latest = manifest["sessions"][-1] if manifest["sessions"] else manifest
+    latest |= facts
+    _write_json(path / MANIFEST, manifest)
+
+
+def sessions(path: Path) -> list[dict[str, Any]]:
+    """How the run at `path` was made, and each time that it was taken up again."""
+    manifest = _read_json(path / MANIFEST)
+    return [manifest, *manifest["sessions"]]
+
+
+def is_unused(path: Path) -> bool:
+    """Whether nothing is there but, at most, a lock and what a kill left of the first write."""
+    if not path.exists():
+        return True
+    return path.is_dir() and {entry.name for entry in path.iterdir()} <= {LOCK, CONFIG + ".tmp"}
+
+
+def _refuse_other_config(path: Path, stored: dict[str, Any], config: dict[str, Any]) -> None:
+    names = differences(stored, config)
+    if names:
+        there, here = (_value_at(side, names[0]) for side in (stored, config))
+        raise InputError(
+            f"The run in {path} was made with {names[0]} = {there}, but now it is {here}: "
+            "use the stored value to resume it, or choose another directory."
+        )
+
+
+def _value_at(config: dict[str, Any], dotted_name: str) -> str:
+    value: Any = config
+    for name in dotted_name.split("."):
+        if name not in value:
+            return "(absent)"
+        value = value[name]
+    return json.dumps(value)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of the run at `path`."""
+    file = Path(path) / CONFIG
+    if not file.is_file():
+        raise InputError(
+            f"{path} is not a run directory, for it has no {CONFIG}: name another directory."
+        )
+    run = RunDirectory(Path(path))
+    for part in (file, run.path / MANIFEST, run.path / LOCK, run.metrics, run.checkpoints):
+        if part.is_symlink():  # who reads or writes a run stays inside of it
+            raise InputError(f"{part} is a link: put what it leads to in its place.")
+    return _read_json(file)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    write_atomically(path, json.dumps(content, indent=2, sort_keys=True).encode() + b"\n")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file} is not JSON ({error}): restore it from a copy.") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{file} does not hold a JSON object: restore it from a copy.")
+    return content

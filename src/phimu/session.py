@@ -1,0 +1,288 @@
+"""One `phimu train`: a run directory, a loop in it, its log, progress and checkpoints."""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phimu.data.logged import OfflineSet
+from phimu.data.sets.scores import normalised_score
+from phimu.environments.task import Task, open_task
+from phimu.errors import InputError, NotFinite, Stopped
+from phimu.evaluation.episodes import evaluate
+from phimu.runs import checkpoint
+from phimu.runs.config import RunConfig, load_config
+from phimu.runs.directory import RunDirectory, add_facts, open_run, sessions
+from phimu.runs.files import write_arrays
+from phimu.runs.lock import locked
+from phimu.runs.log import MetricsLog
+from phimu.runs.progress import Progress
+from phimu.runs.provenance import command_line
+from phimu.runs.stopping import Stop, stop_requests
+from phimu.training.compilation import cache_compilation
+from phimu.training.devices import use_devices
+from phimu.training.offline import OfflineRun
+from phimu.training.online import OnlineRun
+from phimu.training.streams import EVALUATE, stream
+from phimu.training.threads import threads_in_use
+
+# What the progress line shows of the metrics, if the agent has them.
+SHOWN = ("return", "nce_loss", "nce_accuracy", "bonus", "penalty", "behaviour_loss", "td_loss")
+
+Run = OnlineRun | OfflineRun
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def load_run(path: Path, say: Any = _say, data: OfflineSet | None = None) -> tuple[RunConfig, Run]:
+    """A finished or broken-off run as it was at its last checkpoint; offline also with a set."""
+    config = load_config(path)
+    saved = checkpoint.load_last(path, say)
+    run: Run = online_run(config) if config.dataset is None else offline_run(config, data)
+    run.restore(saved, say)
+    return config, run
+
+
+def online_run(config: RunConfig, devices: int = 1, task: Task | None = None) -> OnlineRun:
+    """The run of a configuration at its beginning; in `task`, where that has no Gymnasium id."""
+    settings: Any = config.settings
+    schedule: Any = config.schedule
+    if task is None:
+        task = open_task(config.task, **config.task_options)
+    return OnlineRun(settings, task, schedule, config.seed, devices)
+
+
+def offline_run(config: RunConfig, data: OfflineSet | None = None) -> OfflineRun:
+    """The same on logged data; without it the run can act but not learn."""
+    settings: Any = config.settings
+    schedule: Any = config.schedule
+    if config.dataset is None:
+        raise InputError(f"{config.task} is no set of transitions.")
+    return OfflineRun(settings, config.dataset.spec, schedule, config.seed, data)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a run goes and who is told."""
+
+    runs: Path = Path("runs")
+    """Where run directories go."""
+    run_dir: Path | None = None
+    """Use this directory for the run instead of one named after its configuration."""
+    quiet: bool = False
+    """Print nothing while training."""
+    tensorboard: bool = False
+    """Also write TensorBoard events into the run directory."""
+    wandb: str | None = None
+    """Also log to this Weights & Biases project."""
+
+
+def train(config: RunConfig, steps: int, output: Output, devices: int = 1) -> RunDirectory:
+    """Run to `steps` environment steps, from the last checkpoint if there is one."""
+    if steps < 1:
+        raise InputError(f"steps is {steps}: give at least 1 environment step.")
+    use_devices(devices)
+    cache_compilation()
+    run = online_run(config, devices)
+    return _carry_on(config, run, lambda _: run.advance(), run.task.suite, steps, output, devices)
+
+
+def train_offline(config: RunConfig, data: OfflineSet, steps: int, output: Output) -> RunDirectory:
+    """All phases, the policy's to `steps` updates, from the last checkpoint if there is one."""
+    if steps < 1:
+        raise InputError(f"steps is {steps}: give at least 1 update of the policy.")
+    cache_compilation()
+    run = offline_run(config, data)
+    until = run.preparation + steps
+
+    def advance(stop: Stop) -> None:
+        run.advance(until, stop.at_once)
+
+    return _carry_on(config, run, advance, data.layout, until, output)
+
+
+def _carry_on(
+    config: RunConfig,
+    run: Run,
+    advance: Callable[[Stop], None],
+    suite: str,
+    steps: int,
+    output: Output,
+    devices: int = 1,
+) -> RunDirectory:
+    """Take up the run's directory, or make it: what cannot begin has left nothing behind."""
+    path = output.run_dir or config.path(output.runs, suite)
+    with locked(path, _say):
+        facts = {"threads": threads_in_use(), "devices": devices, "steps": steps}
+        directory = open_run(path, config.to_json(), command_line(), facts)
+        saved = checkpoint.load(directory.checkpoints, say=_say)
+        if saved is not None:
+            run.restore(saved, say=_say)
+            _compare_sessions(path)
+        every = config.schedule.evaluate_every
+        due = saved is not None and saved.facts.get("evaluation_due") is True
+        due = due and (run.step == steps or run.clock % every == 0)  # not that of a shorter run
+        if run.step >= steps and not due:
+            _say(f"Already trained to step {run.step:,}: {path}")
+            return directory
+        since = None if saved is None else run.step
+        log = _open_log(config, directory, output, since, steps, due)
+        with Progress(steps, run.step, output.quiet) as progress, stop_requests() as stop:
+            progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
+            try:
+                _Session(config, run, advance, steps, directory, log, progress, stop).loop(due)
+            except NotFinite as error:
+                raise InputError(
+                    f"{error}{_save_batch(directory.path, run.step, error)}"
+                ) from error
+            finally:
+                log.close()
+                if isinstance(run, OnlineRun):
+                    run.task.close()
+    return directory
+
+
+def _compare_sessions(path: Path) -> None:
+    """Say so where this session rounds otherwise than the one before."""
+    before, now = sessions(path)[-2:]
+    for name in ("threads", "devices"):
+        if before.get(name, now[name]) != now[name]:
+            _say(
+                f"This run had {name} {before[name]} and now has {now[name]}, which changes "
+                "rounding, so it is not a bit-exact continuation."
+            )
+
+
+def _open_log(
+    config: RunConfig,
+    directory: RunDirectory,
+    output: Output,
+    since: int | None,
+    steps: int,
+    due: bool,
+) -> MetricsLog:
+
+    def keep(row: dict[str, Any]) -> bool:
+        """Not what only the end of a shorter run wrote, nor an evaluation that is made again."""
+        evaluation, at = row.get("kind") in ("evaluation", "estimate"), row["step"]
+        every = config.schedule.evaluate_every if evaluation else config.schedule.log_every
+        redone = due and evaluation and at == since
+        return not redone and (at == steps or row.get("updates", at) % (every or 1) == 0)
+
+    return MetricsLog(
+        directory.metrics,
+        since,
+        directory.path / "tensorboard" if output.tensorboard else None,
+        _wandb_options(config, directory, output.wandb),
+        keep,
+    )
+
+
+def _save_batch(path: Path, step: int, error: NotFinite) -> str:
+    """What the message says of the batch that brought a number that is not finite."""
+    if not error.arrays:
+        return ""
+    file = path / f"not-finite-step-{step:09d}.safetensors"
+    try:
+        write_arrays(file, error.arrays, finite=False)
+    except OSError as fault:
+        return f" Its batch could not be saved ({fault})."
+    return f" Its batch is in {file}."
+
+
+@dataclass
+class _Session:
+    """The loop of `train` and what it tells the outside."""
+
+    config: RunConfig
+    run: Run
+    advance: Callable[[Stop], None]
+    steps: int
+    directory: RunDirectory
+    log: MetricsLog
+    progress: Progress
+    stop: Stop
+    shown: dict[str, Any] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    def loop(self, due: bool) -> None:
+        """To the last step; `due` says that the evaluation of the present step is still to do."""
+        run, schedule = self.run, self.config.schedule
+        name = self.config.evaluation_task
+        task = None if name is None else open_task(name, **self.config.task_options)
+        saved_at = run.step
+        try:
+            while due or run.step < self.steps:
+                if not due:
+                    self.stop.check()
+                    self.advance(self.stop)
+                    self._log_training()
+                    due = bool(schedule.evaluate_every) and self._at(schedule.evaluate_every)
+                    due = due and run.kind == "train"  # there is a policy to evaluate
+                if due:
+                    self._evaluate(task)
+                    due = False
+                if self._at(schedule.checkpoint_every):
+                    self._save(due)
+                    saved_at = run.step
+                self.progress.update(run.step, self.shown)
+        except Stopped:
+            if run.step != saved_at:
+                self._save(due)
+            raise
+
+    def _at(self, every: int) -> bool:
+        """Whether something is done after this step; at the last one everything is."""
+        return self.run.step == self.steps or self.run.clock % every == 0
+
+    def _log_training(self) -> None:
+        run = self.run
+        if not run.metrics or not self._at(self.config.schedule.log_every):
+            return
+        run.check()
+        row = {name: float(value) for name, value in run.metrics.items()} | run.facts()
+        self.log.write(run.step, run.kind, row)
+        self.shown |= {name: row[name] for name in SHOWN if name in row}
+
+    def _evaluate(self, task: Task | None) -> None:
+        """Episodes; or, of a run that has no environment, what the set itself can say."""
+        run = self.run
+        if task is None and isinstance(run, OfflineRun):
+            self.log.write(run.step, "estimate", run.estimates() | run.facts())
+        if task is None:
+            return
+        seed = int(stream(run.seed, EVALUATE, run.step).integers(2**31))
+        policy = run.policy()
+
+        def until_stopped(observation: np.ndarray) -> np.ndarray:
+            self.stop.check()  # ten long episodes take longer than one who stops may wait
+            return policy(observation)
+
+        episodes = run.schedule.evaluation_episodes
+        summary = evaluate(until_stopped, task, episodes, seed).summary()
+        if isinstance(run, OfflineRun):
+            summary |= run.facts()
+            score = normalised_score(task.name, summary["return"])
+            summary |= {} if score is None else {"score": score}
+        self.log.write(run.step, "evaluation", summary)
+        self.shown["evaluation"] = summary.get("score", summary["return"])
+        self.progress.update(run.step, self.shown, evaluation=True)
+
+    def _save(self, due: bool) -> None:
+        self.log.sync()
+        self.run.save(self.directory.checkpoints, evaluation_due=due)
+        add_facts(self.directory.path, {"seconds": round(time.monotonic() - self.began, 1)})
+
+
+def _wandb_options(
+    config: RunConfig, directory: RunDirectory, project: str | None
+) -> dict[str, Any] | None:
+    if project is None:
+        return None
+    return {"project": project, "dir": str(directory.path), "config": config.to_json()}

@@ -1,0 +1,57 @@
+"""An update with its batch divided among devices, timed in a process that has so many.
+
+`python -m phimu.speed.devices JOB.json` prints the seconds of an update as JSON.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phimu.errors import InputError
+from phimu.speed import updates
+from phimu.speed.loop import run_child
+from phimu.training.devices import use_devices
+from phimu.training.learner import Learner
+from phimu.training.memory import keep_freed_memory
+
+UPDATES = 20  # in a round
+
+
+def update_seconds(name: str, devices: int, rounds: int, work: float) -> float:
+    """Of one of updates.CASES, with so many devices: virtual ones on the CPU."""
+    job = {
+        "task": f"An update on {devices} devices",
+        "devices": devices,
+        "name": name,
+        "rounds": rounds,
+        "updates": max(1, round(UPDATES * work / updates.WORK)),
+    }
+    return run_child([sys.executable, "-m", "phimu.speed.devices"], job)["seconds"]
+
+
+def measure(job: dict[str, Any]) -> dict[str, float]:
+    use_devices(job["devices"])
+    keep_freed_memory()
+    agent = updates.settings(*updates.CASES[job["name"]])
+    batch, *noise = updates.example(agent, 256)
+    rows = np.concatenate([column.reshape(256, -1) for column in batch], axis=1)
+    learner = Learner(agent, updates.SPEC, 0, job["devices"])
+    times = []
+    for _ in range(job["rounds"] + 1):  # the first one compiles
+        begin = time.perf_counter()
+        for step in range(job["updates"]):
+            learner.learn(step, [rows, *noise])
+        learner.check(0)
+        times.append((time.perf_counter() - begin) / job["updates"])
+    return {"seconds": min(times[1:])}
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(measure(json.loads(Path(sys.argv[1]).read_text()))))
+    except InputError as error:
+        sys.exit(str(error))

@@ -1,0 +1,188 @@
+"""Learning from logged data: updates of the policy a second, on a set of Hopper's sizes.
+
+`python -m phimu.speed.offline JOB.json` prints the numbers of one job as JSON, so that
+each has a process with one thread.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from phimu.agents.offline_presets import offline_preset
+from phimu.agents.td3_bc import Td3Bc
+from phimu.data.device_set import DeviceSet
+from phimu.data.logged import Transitions
+from phimu.errors import InputError
+from phimu.speed import their_offline, updates
+from phimu.speed.loop import run_child
+from phimu.speed.updates import Product, UpdateSpeed, in_a_round, matrix_products
+from phimu.training.memory import keep_freed_memory
+from phimu.training.offline import updates as learn
+from phimu.training.threads import environment
+from phimu.types import Spec
+
+HOPPER = Spec(observation_dim=11, action_dim=3)
+ROWS = 200_000
+EPISODE = 1_000  # rows of one
+BATCH = 256
+WARM = 100  # updates before the first round
+PLANNERS = {"ctrl-lcb 256-256-256": "small", "ctrl-lcb 512-512-512": "paper-d4rl"}
+COLUMNS = {"columns computed once": True, "phi computed for each batch": False}
+TD3_BC = "td3-bc 256-256"
+# In this order: d3rlpy would take any other torch.
+REQUIREMENTS = (("torch==2.13.0",), ("d3rlpy==2.8.0",))
+VENV = "peers-offline"  # apart from the other peers, whose Gymnasium it need not agree with
+
+
+class Comparison(NamedTuple):
+    """Updates a second of two, in turns; the quickest round of each, and the median ratio."""
+
+    name: str
+    updates_per_second: float
+    other: str
+    others_updates_per_second: float
+    ratio: float
+    processor_ratio: float  # by the processor time of both, which neighbours hardly change
+
+
+def random_set(spec: Spec, rows: int) -> Transitions:
+    """Episodes of noise: speed does not depend on what they say."""
+    rng = np.random.default_rng(0)
+    number = np.arange(rows)
+    walks = rng.standard_normal((rows // EPISODE, EPISODE + 1, spec.observation_dim), np.float32)
+    return Transitions(
+        walks[:, :-1].reshape(rows, -1),
+        np.tanh(rng.standard_normal((rows, spec.action_dim), np.float32)),
+        rng.standard_normal(rows, np.float32),
+        walks[:, 1:].reshape(rows, -1),
+        np.zeros(rows, bool),
+        number % EPISODE == EPISODE - 1,
+        (number // EPISODE).astype(np.int32),
+    )
+
+
+class Timed:
+    """An agent in its policy phase, on a set of noise."""
+
+    def __init__(self, agent: Any, rows: Transitions):
+        keep_freed_memory()
+        spec = Spec(rows.observation.shape[1], rows.action.shape[1])
+        self.agent, self.phase = agent, agent.phases[-1][0]
+        self.state, self.data = agent.init(spec, jax.random.PRNGKey(0)), None
+        data = DeviceSet(rows, spec, BATCH)
+        for phase, _ in agent.phases:  # statistics of the set, phi and penalty of every row
+            self.state, self.data = agent.begin(phase, self.state, data)
+        self.seconds(WARM)
+
+    def seconds(self, count: int) -> list[float]:
+        """Of `count` updates in one compiled call: by the clock, and of the processor."""
+        begin = time.perf_counter(), time.process_time()
+        self.state, metrics, made = learn(
+            self.agent, self.phase, self.state, self.data, 0, 0, count
+        )
+        if int(made) != count:
+            raise InputError(f"An update was not finite: {metrics}")
+        return [time.perf_counter() - begin[0], time.process_time() - begin[1]]
+
+    def products(self) -> Counter[Product]:
+        """The matrix products of an update."""
+        return matrix_products(
+            lambda *taken: self.agent.learn(self.phase, *taken),
+            *(self.state, self.data, jax.random.PRNGKey(0)),
+        )
+
+
+def planner_speed(name: str, rounds: int, work: float = updates.WORK) -> UpdateSpeed:
+    """One of PLANNERS on HalfCheetah's sizes, as the other updates."""
+    agent = offline_preset("ctrl-lcb", PLANNERS[name]).settings
+    timed = Timed(agent, random_set(updates.SPEC, 10_000))
+    products = timed.products()
+    count = in_a_round(products, work)
+    seconds = min(timed.seconds(count)[0] for _ in range(rounds)) / count
+    return updates.against_peak(f"{name}, policy", seconds, products, rounds)
+
+
+def offline_speeds(venv: Path, rounds: int, steps: int, rows: int = ROWS) -> list[Comparison]:
+    """A frozen phi kept in columns against none; our TD3+BC against d3rlpy's, which `venv` has."""
+    python = venv / "bin" / "python"
+    if not python.exists():
+        raise InputError(f"{venv} is no virtual environment: it has no bin/python.")
+    found = []
+    for planner in PLANNERS:
+        names = [f"{planner}, {how}" for how in COLUMNS]
+        found.append(compare(names, steps, run_ours(names, rounds, steps, rows)))
+    return found + _against_theirs([str(python), "-I", their_offline.__file__], rounds, steps, rows)
+
+
+def compare(names: Sequence[str], steps: int, seconds: Any) -> Comparison:
+    """Two names, and `Timed.seconds` of `steps` updates of each: [rounds, 2, 2]."""
+    times = np.array(seconds)
+    best, others = steps / times[:, :, 0].min(axis=0)
+    ratio, of_processor = np.median(times[:, 1] / times[:, 0], axis=0)
+    numbers = (float(each) for each in (others, ratio, of_processor))
+    return Comparison(names[0], float(best), names[1], *numbers)
+
+
+def run_ours(names: Sequence[str], rounds: int, steps: int, rows: int) -> list[Any]:
+    """`Timed.seconds` of `steps` updates: [rounds, names, 2]. In a new process, on one thread."""
+    job = {"task": names[0], "names": names, "rounds": rounds, "steps": steps, "rows": rows}
+    command = [sys.executable, "-m", "phimu.speed.offline"]
+    return run_child(command, job, environment(1))["seconds"]
+
+
+def _against_theirs(script: list[str], rounds: int, steps: int, rows: int) -> list[Comparison]:
+    loop, alone = [], []
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "set.npz"
+        np.savez(file, **random_set(HOPPER, rows)._asdict())  # what ours makes for itself
+        job = {"task": TD3_BC, "data": str(file), "width": Td3Bc().critic_width}
+        job |= {"batch_size": BATCH, "warm": WARM, "steps": steps}
+        for turn in range(rounds):
+            # To and fro, so that nobody always comes first on a machine that grows slower.
+            if turn % 2:
+                theirs = run_child(script, job, environment(1))
+            own = run_ours([TD3_BC], 1, steps, rows)[0][0]
+            if not turn % 2:
+                theirs = run_child(script, job, environment(1))
+            loop.append((own, theirs["loop"]))
+            alone.append((own, theirs["alone"]))
+    name = f"d3rlpy {theirs['version']} TD3+BC"
+    return [
+        compare((f"phimu {TD3_BC}", name), steps, loop),
+        compare((f"phimu {TD3_BC}", f"{name}, one batch for all updates"), steps, alone),
+    ]
+
+
+def _agent(name: str) -> Any:
+    if name == TD3_BC:
+        return Td3Bc()
+    planner, how = name.split(", ")
+    settings: Any = offline_preset("ctrl-lcb", PLANNERS[planner]).settings
+    return replace(settings, precompute=COLUMNS[how])
+
+
+def measure(job: dict[str, Any]) -> dict[str, Any]:
+    rows = random_set(HOPPER, job["rows"])
+    timed = [Timed(_agent(name), rows) for name in job["names"]]
+    seconds = []
+    for turn in range(job["rounds"]):
+        order = range(len(timed))[:: -1 if turn % 2 else 1]
+        times = {place: timed[place].seconds(job["steps"]) for place in order}
+        seconds.append([times[place] for place in range(len(timed))])
+    return {"seconds": seconds}
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(measure(json.loads(Path(sys.argv[1]).read_text()))))
+    except InputError as error:
+        sys.exit(str(error))

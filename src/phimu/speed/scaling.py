@@ -1,0 +1,93 @@
+"""How the time of an update, and of a sample from replay, grows with each size."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from phimu.agents.presets import Agent, Preset, Schedule, override
+from phimu.data.replay import Replay
+from phimu.speed import devices, updates
+from phimu.speed.loop import fill
+from phimu.training.memory import keep_freed_memory
+
+BATCH = 256
+CASE = "ctrl-ucb-m 256-256-256, bonus"  # of updates.CASES
+_DOUBLING = (64, 128, 256, 512, 1024, 2048, 4096)
+SIZES: dict[str, tuple[int, ...]] = {
+    "feature_dim": (128, 256, 512, 1024, 2048),
+    "batch_size": _DOUBLING,
+    "negatives": _DOUBLING,
+    "buffer_size": (10_000, 100_000, 1_000_000),
+    "devices": (1, 2, 4),
+}
+
+
+class Scaling(NamedTuple):
+    """Time against one size, the others as in ctrl-ucb-m 256-256-256 with a bonus."""
+
+    varied: str
+    sizes: tuple[int, ...]
+    milliseconds: tuple[float, ...]  # of an update; for buffer_size, of sampling a batch
+    exponent: float  # time ~ size ** exponent, over the upper half of the sizes
+
+
+def scaling(varied: str, rounds: int, work: float = updates.WORK) -> Scaling:
+    """One of SIZES; at each size the quickest round counts."""
+    keep_freed_memory()
+    measure = MEASURES[varied]
+    sizes = SIZES[varied]
+    times = tuple(1e3 * measure(size, rounds, work) for size in sizes)
+    return Scaling(varied, sizes, times, exponent(sizes, times))
+
+
+def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
+    """The slope by least squares of log time on log size, over the upper half of the sizes."""
+    upper = slice(len(sizes) // 2, None)
+    return float(np.polyfit(np.log(sizes[upper]), np.log(times[upper]), 1)[0])
+
+
+def _agent(feature_dim: int = 256) -> Agent:
+    return updates.settings("ctrl-ucb-m", 256, feature_dim, 5.0)
+
+
+def _feature_dim(size: int, rounds: int, work: float) -> float:
+    return updates.time_update(_agent(size), rounds, work)[0]
+
+
+def _batch_size(size: int, rounds: int, work: float) -> float:
+    return updates.time_update(_agent(), rounds, work, batch_size=size)[0]
+
+
+def _negatives(size: int, rounds: int, work: float) -> float:
+    agent = override(Preset(_agent(), Schedule()), {"negatives": size}).settings
+    return updates.time_update(agent, rounds, work)[0]
+
+
+def _buffer_size(size: int, rounds: int, work: float) -> float:
+    """Seconds of a sample of a full buffer; no floating point work, so `work` is not asked."""
+    replay = Replay(updates.SPEC, size, 0)
+    fill(replay, updates.SPEC, size)
+    rng = np.random.default_rng(1)
+    samples, times = 1_000, []
+    for _ in range(rounds + 1):  # the first one warms up
+        begin = time.perf_counter()
+        for _ in range(samples):
+            replay.sample(BATCH, rng)
+        times.append((time.perf_counter() - begin) / samples)
+    return min(times[1:])
+
+
+def _devices(size: int, rounds: int, work: float) -> float:
+    """JAX's devices are made once, so each number has a process of its own."""
+    return devices.update_seconds(CASE, size, rounds, work)
+
+
+MEASURES: dict[str, Callable[[int, int, float], float]] = {
+    "feature_dim": _feature_dim,
+    "batch_size": _batch_size,
+    "negatives": _negatives,
+    "buffer_size": _buffer_size,
+    "devices": _devices,
+}

@@ -1,0 +1,98 @@
+"""Planning from logged data, measured; and that the words follow the numbers."""
+
+import numpy as np
+import pytest
+
+from phimu.errors import InputError
+from phimu.finite.experiments.offline import BOUND, PLANS, Row, of_cliff, of_coins, offline
+from phimu.reports.theory.offline import (
+    figure,
+    missing,
+    power,
+    reading,
+    suboptimalities,
+    worst,
+)
+
+GAPS, SIZES, SHARES = (0.1, 0.2), (100, 400, 1_600), (0.9, 0.3, 0.1)
+
+
+def made_up(worse=0.2):
+    """n^-0.5 for the larger gap, less for the smaller; C*^0.5; the careful lose less."""
+    rows = []
+    for plan in (*PLANS, BOUND):
+        for seed in range(3):
+            rows += [
+                Row("size", plan, gap, 1 / 3, seed, n, 12.0, gap / n**0.5)
+                for gap in GAPS
+                for n in SIZES
+            ]
+            rows += [
+                Row("coverage", plan, gap, share, seed, 400, 4 / share, gap * share**-0.5)
+                for gap in GAPS
+                for share in SHARES
+            ]
+            lost = worse if plan == "no penalty" else 0.1
+            rows.append(Row("missing", plan, 0.0, 0.0, seed, 400, np.inf, lost))
+    return rows
+
+
+def test_rows_are_taken_apart_by_what_is_varied():
+    at, values = suboptimalities(made_up(), "size", "CTRL-LCB")
+    np.testing.assert_array_equal(at, SIZES)
+    assert values.shape == (3, 2, 3)
+    np.testing.assert_allclose(worst(values), 0.2 / np.sqrt(SIZES))
+    at, values = suboptimalities(made_up(), "coverage", "no penalty")
+    np.testing.assert_allclose(at, [4 / 0.9, 4 / 0.3, 40])
+    np.testing.assert_allclose(worst(values), 0.2 * np.sqrt(at) / 2)
+    assert power(made_up(), "coverage", BOUND)[0] == pytest.approx(0.5)
+
+
+def test_words_follow_the_numbers():
+    said = reading(made_up())
+    assert "CTRL-LCB: 0.020 at n = 100 and 0.0050 at 1,600, like n^-0.50" in said
+    assert "better than no penalty on 3 of 3 seeds: suboptimality 0.10 against 0.20" in said
+    assert "better than no penalty on 0 of 3 seeds" in reading(made_up(worse=0.05))
+
+
+def test_picture_has_three_panels():
+    left, middle, right = figure(made_up()).axes
+    assert len(left.lines) == 4 + 1  # and one of the two gaps
+    assert len(middle.lines) == 4
+    assert len(right.lines) == 3 + 3
+
+
+def test_coins_need_data_and_coverage():
+    rows = of_coins("size", 1, 0.25, 1 / 3, 2, (40, 2_000))
+    ours, trusting, clone, bound = (
+        suboptimalities(rows, "size", plan)[1].mean(axis=(0, 1)) for plan in (*PLANS, BOUND)
+    )
+    for plan in (ours, trusting):
+        assert plan[1] < 0.1 * plan[0]
+    np.testing.assert_allclose(clone, 0.25 * 2 / 3 * 0.9, atol=0.03)  # the uniform behaviour's
+    assert bound[1] < 0.3 * bound[0]
+    assert (ours < bound).all()
+    assert rows[0].coverage == pytest.approx(12, rel=0.15)  # S A, where all pairs are equally often
+
+
+def test_penalty_helps_where_the_needed_action_is_missing():
+    rows = of_cliff(10, 400)
+    assert (missing(rows, "CTRL-LCB") < missing(rows, "no penalty") - 0.2).all()
+
+
+@pytest.mark.slow
+def test_rate_and_coverage():
+    rows = offline(10, (64, 256, 1_024, 4_096, 16_384), 1_024)
+    found, low, high = power(rows, "size", "CTRL-LCB")
+    assert -0.65 < low < found < high < -0.35
+    assert (missing(rows, "CTRL-LCB") < missing(rows, "no penalty")).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [({"seeds": 0}, "seeds"), ({"samples": (64,)}, "samples"), ({"samples": (64, 32)}, "rising")],
+)
+def test_impossible_settings_are_refused(settings, word):
+    given = {"seeds": 2, "samples": (64, 256), "coverage_samples": 64} | settings
+    with pytest.raises(InputError, match=word):
+        offline(**given)

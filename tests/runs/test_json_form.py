@@ -1,0 +1,52 @@
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from phimu.errors import InputError
+from phimu.runs.json_form import config_hash, differences, from_json, to_json
+
+
+@dataclass(frozen=True)
+class Inner:
+    sizes: tuple[int, ...] = (4, 8)
+    loss: object = max
+
+
+@dataclass(frozen=True)
+class Outer:
+    rate: float = 0.1
+    inner: Inner = Inner()
+    extra: dict = field(default_factory=dict)
+
+
+def test_to_json_is_plain() -> None:
+    plain = to_json(Outer())
+    assert plain == {"rate": 0.1, "inner": {"sizes": [4, 8], "loss": "max"}, "extra": {}}
+    assert json.loads(json.dumps(plain)) == plain
+
+
+def test_from_json_fills_in_newer_fields_and_refuses_removed_ones() -> None:
+    assert from_json(Outer, {"inner": {"sizes": [3]}}) == Outer(inner=Inner(sizes=(3,)))
+    with pytest.raises(InputError, match="Inner no longer has widths"):
+        from_json(Outer, {"inner": {"widths": [3]}})
+
+
+@pytest.mark.parametrize("value", [lambda x: x, object(), float("nan"), {"deep": {1, 2}}])
+def test_to_json_names_what_it_cannot_express(value: object) -> None:
+    with pytest.raises(InputError, match=r"inner\.loss"):
+        to_json(Outer(inner=Inner(loss=value)))
+
+
+def test_hash_is_stable_and_ignores_order() -> None:
+    # The answer of sha256sum. A changed hash would orphan the directories of earlier runs.
+    assert config_hash({"a": 1, "b": {"c": [1, 2], "d": None}}) == "6146dd49"
+    assert config_hash({"b": {"d": None, "c": [1, 2]}, "a": 1}) == "6146dd49"
+    assert config_hash({"a": 2, "b": {"c": [1, 2], "d": None}}) != "6146dd49"
+
+
+def test_differences_are_dotted() -> None:
+    a = {"x": 1, "y": {"z": 2, "w": [1]}, "only_a": None, "same": "s"}
+    b = {"x": 1.5, "y": {"z": 3, "w": [1]}, "only_b": {}, "same": "s"}
+    assert differences(a, b) == ["only_a", "only_b", "x", "y.z"]
+    assert differences(a, a) == []

@@ -1,0 +1,167 @@
+"""What the benchmark counts is what an update does, and what it times is a run of its own."""
+
+import sys
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from phimu.agents.presets import override, preset
+from phimu.data.replay import Replay
+from phimu.errors import InputError
+from phimu.reports.figures import scaling_curves
+from phimu.speed import loop, peers, scaling, updates
+from phimu.speed.updates import Product
+
+
+def test_matrix_products_are_counted_in_functions_within_functions():
+    @jax.jit
+    def inner(a, b):
+        return jnp.tanh(a @ b)
+
+    def function(a, b, c):
+        batched = jnp.einsum("bij,bjk->bik", c, c)
+        return inner(a, b).sum() + jax.lax.map(lambda row: row @ b, a).sum() + batched.sum()
+
+    traced = jax.make_jaxpr(function)(jnp.ones((3, 4)), jnp.ones((4, 5)), jnp.ones((6, 7, 7)))
+    found = Counter(updates._products(traced.jaxpr))
+    assert found[Product(3, 5, 4)] == 1
+    assert found[Product(7, 7, 7)] == 6
+    assert found[Product(1, 5, 4)] == 1  # of a loop, once: its length is not looked at
+    assert Product(3, 5, 4).work == 120
+
+
+def test_work_of_an_update_is_that_of_its_layers():
+    """SAC on (17 + 6): two critics of 32-32-1 and an actor of 32-32-12, batch 16."""
+    chosen = override(
+        preset("sac", "paper-mujoco"), {"critic_width": 32, "actor_sizes": (32, 32)}
+    ).settings
+    seconds, products = updates.time_update(chosen, rounds=1, work=1.0, batch_size=16)
+    assert seconds > 0
+    critic, actor = 23 * 32 + 32 * 32 + 32, 17 * 32 + 32 * 32 + 32 * 12
+    # Critic: target; loss forward and weights and hidden backward; actor's loss forward and
+    # backward to the action. Actor: target; forward and backward.
+    forward = 2 * 16 * (2 * 3 * critic + 2 * actor)
+    backward = 2 * 16 * (2 * critic + actor)  # to weights
+    to_inputs = 2 * 16 * (2 * (32 * 32 + 32) + 2 * critic + (32 * 32 + 32 * 12))
+    work = sum(product.work * count for product, count in products.items())
+    assert work == pytest.approx(forward + backward + to_inputs, rel=0.02)
+
+
+def test_speed_of_an_update_is_its_work_over_its_time(monkeypatch):
+    monkeypatch.setitem(updates.CASES, "tiny", updates.Case("ctrl-ucb-m", 16, 16, 5.0))
+    speed = updates.update_speed("tiny", rounds=1, work=1.0)
+    assert speed.gflops == pytest.approx(speed.gflop / speed.milliseconds * 1e3)
+    assert speed.share == pytest.approx(speed.gflops / speed.peak_gflops)
+
+
+TINY = loop.Job(
+    ("sac", 16, 16, 0.0),
+    learning_starts=10,
+    batch_size=8,
+    buffer_size=100,
+    fill=150,
+    warm=2,
+    steps=5,
+    work=1.0,
+    saves=2,
+)
+
+
+def test_a_loop_is_timed_in_a_process_of_its_own():
+    pytest.importorskip("mujoco", reason="the extra mujoco is not installed")
+    ballast = bytearray(b"1") * 1_000_000_000  # what the parent holds is not the child's
+    found = loop.run_ours(TINY)
+    del ballast
+    assert found["steps_per_second"] > 0
+    assert found["update_share"] > 0
+    assert found["checkpoint_share"] > 0
+    assert 0 < found["first_update_seconds"] < 300
+    assert 50 < found["memory_mb"] < 1_000
+
+
+def test_a_loop_that_fails_says_why_in_one_sentence():
+    with pytest.raises(InputError, match="'Absent-v0' is not a registered Gymnasium id") as caught:
+        loop.run_ours(TINY._replace(task="Absent-v0"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_buffer_is_filled_with_random_transitions():
+    replay = Replay(updates.SPEC, 20, 0)
+    loop.fill(replay, updates.SPEC, 30)
+    assert len(replay) == 20
+    assert all(column.std() > 0 for column in replay.rows[:4])
+    assert abs(replay.rows.action).max() <= 1
+
+
+def test_the_exponent_is_that_of_the_upper_half():
+    sizes = (1, 2, 4, 8, 16)
+    times = [100.0, 100.0, *(3 * size**1.5 for size in sizes[2:])]
+    assert scaling.exponent(sizes, times) == pytest.approx(1.5)
+    assert scaling.exponent((10, 100, 1_000), (9.0, 2.0, 200.0)) == pytest.approx(2.0)
+
+
+def test_scaling_times_every_size_and_is_drawn(monkeypatch, tmp_path):
+    monkeypatch.setitem(scaling.SIZES, "buffer_size", (50, 100, 200))
+    curve = scaling.scaling("buffer_size", rounds=1)
+    assert len(curve.milliseconds) == 3
+    assert curve.exponent == scaling.exponent(curve.sizes, curve.milliseconds)
+    scaling_curves(tmp_path / "scaling.png", [curve, curve])
+    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+def fake_venv(path, script):
+    """A venv whose python is a shell script."""
+    (path / "bin").mkdir(parents=True)
+    python = path / "bin" / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    return path
+
+
+def test_peers_are_compared_by_their_best_round(monkeypatch, tmp_path):
+    script = """echo '{"version": "1.2", "steps_per_second": 50, "first_update_seconds": 3.0,'\\
+' "memory_mb": 400.0}'"""
+    rounds = {"sac": iter([90.0, 100.0]), "ctrl-ucb-m": iter([60.0, 55.0])}
+    own = {"first_update_seconds": 6.0, "memory_mb": 200.0}
+    monkeypatch.setattr(
+        peers, "run_ours", lambda job: {"steps_per_second": next(rounds[job.agent.agent]), **own}
+    )
+    sac, ctrl, first, second = peers.peer_speeds(fake_venv(tmp_path, script), rounds=2, steps=10)
+    assert sac == ("phimu sac 256-256", 100.0, 1.0, 0.6, 6.0, 200.0)
+    assert ctrl.name == "phimu ctrl-ucb-m 256-256-256"
+    assert first == ("stable-baselines3 1.2", 50, 2.0, 1.2, 3.0, 400.0)
+    assert second.name == "sbx-rl 1.2"
+
+
+def test_peers_that_cannot_be_had_are_one_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "run_ours", lambda job: {"steps_per_second": 1.0})
+    with pytest.raises(InputError, match="is no virtual environment"):
+        peers.peer_speeds(tmp_path / "absent", rounds=1, steps=1)
+    broken = fake_venv(tmp_path / "broken", "echo 'No module named sbx' >&2; exit 1")
+    with pytest.raises(InputError, match=r"could not be timed with .*python: No module named sbx"):
+        peers.peer_speeds(broken, rounds=1, steps=1)
+
+
+def test_an_installation_that_fails_is_one_sentence_and_is_tried_again(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    make = tmp_path / "make"  # stands in for `python -m venv --clear PATH`
+    pip = "echo 'ERROR: no such version'; exit 1"
+    make.write_text(
+        f"""#!/bin/sh
+mkdir -p "$4/bin"
+echo "#!/bin/sh
+{pip}" > "$4/bin/python"
+chmod +x "$4/bin/python"
+"""
+    )
+    make.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(make))
+    for _ in range(2):
+        said = []
+        with pytest.raises(InputError, match=r"peers \(no such version\); check") as caught:
+            peers.own_venv(said.append)
+        assert "\n" not in str(caught.value)
+        assert len(said) == 1
+        assert said[0].startswith("Installing torch==2.13.0 stable-baselines3 ")

@@ -1,0 +1,106 @@
+"""Updates on logged data: what is counted, and how two are compared."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from phimu.agents.ctrl_lcb import CtrlLcb
+from phimu.confidence import Elliptical
+from phimu.errors import InputError
+from phimu.planning.behaviour import BehaviourCloning
+from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.representation.learner import Contrastive
+from phimu.speed import offline, updates
+from phimu.speed.updates import Product
+
+TINY = CtrlLcb(
+    representation=Contrastive(feature_sizes=(16,), feature_dim=8),
+    confidence=Elliptical(bonus_scale=1.0),
+    behaviour=BehaviourCloning(behaviour_sizes=(16,)),
+    planner=SoftActorCritic(critic_width=16, actor_sizes=(16,), behaviour_weight=1.0),
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_to_compile():
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+def test_a_set_of_noise_has_whole_episodes():
+    rows = offline.random_set(offline.HOPPER, 3_000)
+    assert rows.observation.shape == (3_000, 11)
+    assert rows.episode[-1] == 2
+    assert np.flatnonzero(rows.truncated).tolist() == [999, 1_999, 2_999]
+    inside = ~rows.truncated[:-1]
+    np.testing.assert_array_equal(rows.next_observation[:-1][inside], rows.observation[1:][inside])
+    assert abs(rows.action).max() <= 1
+
+
+def test_columns_save_one_pass_of_phi_and_its_penalty():
+    """phi on (11 + 3) of 16-8 for a batch of 256, and its product with the whitening."""
+    rows = offline.random_set(offline.HOPPER, 1_000)
+    kept = offline.Timed(TINY, rows).products()
+    none = offline.Timed(replace(TINY, precompute=False), rows).products()
+    assert not kept - none
+    assert none - kept == {Product(256, 16, 14): 1, Product(256, 8, 16): 1, Product(256, 8, 8): 1}
+
+
+def test_the_planner_is_compared_with_its_own_products(monkeypatch):
+    monkeypatch.setattr(offline, "offline_preset", lambda *_: SimpleNamespace(settings=TINY))
+    monkeypatch.setattr(updates, "peak", lambda products, rounds: 10.0)
+    found = offline.planner_speed("ctrl-lcb 256-256-256", rounds=1, work=1.0)
+    assert found.name == "ctrl-lcb 256-256-256, policy"
+    assert found.gflops == pytest.approx(found.gflop / found.milliseconds * 1e3)
+    assert found.share == pytest.approx(found.gflops / 10.0)
+
+
+def test_two_are_timed_in_turns(monkeypatch):
+    monkeypatch.setattr(offline, "_agent", lambda name: replace(TINY, precompute=name == "kept"))
+    job = {"names": ["kept", "none"], "rounds": 2, "steps": 3, "rows": 1_000}
+    seconds = np.array(offline.measure(job)["seconds"])
+    assert seconds.shape == (2, 2, 2)
+    assert (seconds > 0).all()
+
+
+def test_the_quickest_rounds_and_the_median_ratio_count():
+    wall = [(2.0, 3.0), (1.0, 4.0), (4.0, 20.0)]
+    rounds = [((own, 0.5), (theirs, 3.0)) for own, theirs in wall]
+    assert offline.compare(("a", "b"), 100, rounds) == ("a", 100.0, "b", 100 / 3, 4.0, 6.0)
+
+
+def fake_venv(path, script):
+    """A venv whose python is a shell script."""
+    (path / "bin").mkdir(parents=True)
+    python = path / "bin" / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    return path
+
+
+def test_theirs_runs_in_turns_with_ours(monkeypatch, tmp_path):
+    script = """test "$OMP_NUM_THREADS" = 1 || exit 1
+echo '{"version": "1.2", "loop": [2.0, 3.0], "alone": [0.5, 0.5]}'"""
+    asked = []
+
+    def ours(names, rounds, steps, rows):
+        asked.append(names[0])
+        return [[[1.0, 1.0]] * len(names)] * rounds
+
+    monkeypatch.setattr(offline, "run_ours", ours)
+    found = offline.offline_speeds(fake_venv(tmp_path, script), rounds=2, steps=10, rows=1_000)
+    assert [row.ratio for row in found] == [1.0, 1.0, 2.0, 0.5]
+    assert [row.processor_ratio for row in found] == [1.0, 1.0, 3.0, 0.5]
+    assert asked[2:] == ["td3-bc 256-256"] * 2
+    assert found[2].other == "d3rlpy 1.2 TD3+BC"
+    assert found[2].others_updates_per_second == 5
+
+
+def test_a_peer_that_cannot_be_had_is_one_sentence(tmp_path):
+    with pytest.raises(InputError, match="is no virtual environment"):
+        offline.offline_speeds(tmp_path, 1, 1)
