@@ -21,7 +21,7 @@ from phimu.data.replay import Replay
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.speed import updates
-from phimu.speed.their_loop import peak_memory_mb
+from phimu.speed.peak_memory import peak_memory_mb
 from phimu.training.online import OnlineRun
 from phimu.types import Spec
 

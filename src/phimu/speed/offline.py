@@ -6,7 +6,6 @@ each has a process with one thread.
 
 import json
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,11 +17,10 @@ import jax
 import numpy as np
 
 from phimu.agents.offline_presets import offline_preset
-from phimu.agents.td3_bc import Td3Bc
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import Transitions
 from phimu.errors import InputError
-from phimu.speed import their_offline, updates
+from phimu.speed import updates
 from phimu.speed.loop import run_child
 from phimu.speed.updates import Product, UpdateSpeed, in_a_round, matrix_products
 from phimu.training.memory import keep_freed_memory
@@ -37,10 +35,6 @@ BATCH = 256
 WARM = 100  # updates before the first round
 PLANNERS = {"ctrl-lcb 256-256-256": "small", "ctrl-lcb 512-512-512": "paper-d4rl"}
 COLUMNS = {"columns computed once": True, "phi computed for each batch": False}
-TD3_BC = "td3-bc 256-256"
-# In this order: d3rlpy would take any other torch.
-REQUIREMENTS = (("torch==2.13.0",), ("d3rlpy==2.8.0",))
-VENV = "peers-offline"  # apart from the other peers, whose Gymnasium it need not agree with
 
 
 class Comparison(NamedTuple):
@@ -111,16 +105,13 @@ def planner_speed(name: str, rounds: int, work: float = updates.WORK) -> UpdateS
     return updates.against_peak(f"{name}, policy", seconds, products, rounds)
 
 
-def offline_speeds(venv: Path, rounds: int, steps: int, rows: int = ROWS) -> list[Comparison]:
-    """A frozen phi kept in columns against none; our TD3+BC against d3rlpy's, which `venv` has."""
-    python = venv / "bin" / "python"
-    if not python.exists():
-        raise InputError(f"{venv} is no virtual environment: it has no bin/python.")
+def offline_speeds(rounds: int, steps: int, rows: int = ROWS) -> list[Comparison]:
+    """A frozen phi kept in columns against none."""
     found = []
     for planner in PLANNERS:
         names = [f"{planner}, {how}" for how in COLUMNS]
         found.append(compare(names, steps, run_ours(names, rounds, steps, rows)))
-    return found + _against_theirs([str(python), "-I", their_offline.__file__], rounds, steps, rows)
+    return found
 
 
 def compare(names: Sequence[str], steps: int, seconds: Any) -> Comparison:
@@ -139,32 +130,7 @@ def run_ours(names: Sequence[str], rounds: int, steps: int, rows: int) -> list[A
     return run_child(command, job, environment(1))["seconds"]
 
 
-def _against_theirs(script: list[str], rounds: int, steps: int, rows: int) -> list[Comparison]:
-    loop, alone = [], []
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "set.npz"
-        np.savez(file, **random_set(HOPPER, rows)._asdict())  # what ours makes for itself
-        job = {"task": TD3_BC, "data": str(file), "width": Td3Bc().critic_width}
-        job |= {"batch_size": BATCH, "warm": WARM, "steps": steps}
-        for turn in range(rounds):
-            # To and fro, so that nobody always comes first on a machine that grows slower.
-            if turn % 2:
-                theirs = run_child(script, job, environment(1))
-            own = run_ours([TD3_BC], 1, steps, rows)[0][0]
-            if not turn % 2:
-                theirs = run_child(script, job, environment(1))
-            loop.append((own, theirs["loop"]))
-            alone.append((own, theirs["alone"]))
-    name = f"d3rlpy {theirs['version']} TD3+BC"
-    return [
-        compare((f"phimu {TD3_BC}", name), steps, loop),
-        compare((f"phimu {TD3_BC}", f"{name}, one batch for all updates"), steps, alone),
-    ]
-
-
 def _agent(name: str) -> Any:
-    if name == TD3_BC:
-        return Td3Bc()
     planner, how = name.split(", ")
     settings: Any = offline_preset("ctrl-lcb", PLANNERS[planner]).settings
     return replace(settings, precompute=COLUMNS[how])
