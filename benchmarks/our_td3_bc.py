@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.agents.td3_bc import Td3Bc
+from phimu.agents import preset
 from phimu.data.logged import Transitions
 from phimu.errors import InputError
 from phimu.speed.offline import Timed
@@ -17,7 +17,9 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     """Seconds of the updates, by the clock and of the processor."""
     with np.load(job["data"], allow_pickle=False) as arrays:
         rows = Transitions(**{name: arrays[name] for name in Transitions._fields})
-    return {"seconds": Timed(Td3Bc(), rows).seconds(job["steps"])}
+    return {
+        "seconds": Timed(preset("td3-bc", "paper-d4rl", logged=True), rows).seconds(job["steps"])
+    }
 
 
 if __name__ == "__main__":

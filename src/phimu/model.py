@@ -57,7 +57,8 @@ class Model:
             self.config = RunConfig(data.name, agent, *chosen, seed, options, dataset)
             self.run = new_run(self.config, data=data)
         else:
-            task = open_task(source, **options)
+            environment: Any = source
+            task = open_task(environment, **options)
             name = source if isinstance(source, str) else task.name
             self.config = RunConfig(name, agent, *chosen, seed, options)
             self.run = new_run(self.config, task)
@@ -92,11 +93,9 @@ class Model:
         """The action for one observation or a batch, in the range of the environment or data."""
         del episode_start
         run, dataset = self.run, self.config.dataset
-        shape = (
-            run.task.env.observation_space.shape
-            if isinstance(run, OnlineRun)
-            else (run.spec.observation_dim,)
-        )
+        shape: tuple[int, ...] = (run.learner.spec.observation_dim,)
+        if isinstance(run, OnlineRun):
+            shape = run.task.env.observation_space.shape or ()
         given = np.asarray(observation, np.float32)
         batched = given.shape[1:] == shape
         if not batched and given.shape != shape:

@@ -117,11 +117,12 @@ def train(
         raise InputError(f"steps is {order.steps}: give at least 1.")
     use_devices(devices)
     cache_compilation()
-    config, steps = order.config, order.last_step
-    if config.dataset is not None and data is None:
-        data = open_set(order.data or "", config.dataset.sha256)
+    config, steps, layout = order.config, order.last_step, ""
+    if config.dataset is not None:
+        layout = config.dataset.layout
+        data = data or open_set(order.data or "", config.dataset.sha256)
     run = new_run(config, data=data, devices=devices)
-    suite = run.task.suite if isinstance(run, OnlineRun) else config.dataset.layout
+    suite = run.task.suite if isinstance(run, OnlineRun) else layout
     path = output.run_dir or config.path(output.runs, suite)
     with locked(path, _say):
         facts = {"threads": threads_in_use(), "devices": devices, **order.facts()}

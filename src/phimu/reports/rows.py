@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.agents.offline_presets import OFFLINE_PRESET_DESCRIPTIONS, offline_preset
-from phimu.agents.presets import PRESETS, preset
+from phimu.agents import AGENTS
 from phimu.data.sets.scores import V0_FILES, normalised_score
 from phimu.errors import InputError
 from phimu.reports.curves import runs_below
@@ -247,11 +246,10 @@ def _nearest_preset(
     here = _flat(config["settings"]) | _flat(config["schedule"])
     options = tuple(config.get("task_options", {}).items())
     nearest: tuple[int, bool, str, Changes] | None = None
-    for name in OFFLINE_PRESET_DESCRIPTIONS if offline else PRESETS:
-        try:
-            chosen: Any = (offline_preset if offline else preset)(config["agent"], name)
-        except InputError:  # an agent of another version
-            return "unknown preset", options
+    entry = AGENTS.get(config["agent"])
+    if entry is None:  # an agent of another version
+        return "unknown preset", options
+    for name, chosen in entry.presets(offline).items():
         there = _flat(to_json(chosen.settings)) | _flat(to_json(chosen.schedule))
         changes = tuple(
             (field, value)

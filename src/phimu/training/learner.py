@@ -175,7 +175,7 @@ class Learner:
         # Slow copies start as the same arrays; separate ones can be donated to a compiled call.
         state = jax.tree.map(jnp.copy, state)
         tree: Any = jax.tree.structure(state)
-        self._program = Program(
+        self.program = Program(
             agent,
             protocol.phases(agent)[-1].name,
             tree,
@@ -195,7 +195,7 @@ class Learner:
     def state(self) -> LearnerState:
         """On the first device; the next update takes its arrays away."""
         leaves = self._leaves if self._place is None else on_first(self._leaves)
-        return jax.tree.unflatten(self._program.tree, leaves)
+        return jax.tree.unflatten(self.program.tree, leaves)
 
     @state.setter
     def state(self, state: LearnerState) -> None:
@@ -257,7 +257,7 @@ class Learner:
         return int(made)
 
     def _run(self, phase: str, room: int, source: Any, step: int, count: int) -> Any:
-        program = self._program._replace(phase=phase)
+        program = self.program._replace(phase=phase)
         self._leaves, self.metrics, made, finite = updates(
             program, room, self._leaves, source, self.seed, step, count
         )
