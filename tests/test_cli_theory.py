@@ -6,9 +6,10 @@ import json
 import pytest
 from matplotlib.figure import Figure
 
-from phimu.cli import main
-from phimu.finite.experiments import report
-from phimu.finite.experiments.consistency import Row
+from phimu.cli import main, theory
+from phimu.finite.experiments.consistency import ConsistencyRow
+from phimu.finite.experiments.scaling import EXPONENTS, ScalingRow
+from phimu.reports.theory import figures, report, tables
 
 
 def test_help_names_the_subcommands(capsys):
@@ -36,8 +37,8 @@ def test_bad_input_is_one_sentence(arguments, word, capsys):
 
 
 def test_what_is_written(tmp_path):
-    rows = [Row("linear", "ranking", 0, 8, 0.123456789, 0.5, 0.25, 1e-7)]
-    report.write(tmp_path / "new", "consistency", rows, "It falls.", Figure())
+    rows = [ConsistencyRow("linear", "ranking", 0, 8, 0.123456789, 0.5, 0.25, 1e-7)]
+    report.write(tmp_path / "new", "consistency", rows, "It falls.\n", Figure())
     written = {path.suffix: path for path in (tmp_path / "new").iterdir()}
     assert set(written) == {".png", ".csv", ".md", ".json"}
     found = list(csv.DictReader(written[".csv"].open()))
@@ -45,3 +46,22 @@ def test_what_is_written(tmp_path):
     assert found[0]["negatives"] == "8"
     assert written[".md"].read_text() == "It falls.\n"
     assert {"command", "revision", "versions"} <= set(json.loads(written[".json"].read_text()))
+
+
+def test_a_command_writes_what_it_measured_and_prints_its_table(tmp_path, monkeypatch, capsys):
+    rows = [
+        ScalingRow(varied, size, seed, 100 * int(size))
+        for varied in EXPONENTS
+        for size in (2.0, 4.0)
+        for seed in range(2)
+    ]
+    monkeypatch.setattr(theory, "measure_scaling", lambda seeds, samples, batch: rows)
+    assert main(["theory", "scaling", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "scaling.md").read_text() == capsys.readouterr().out == tables.scaling(rows)
+    assert (tmp_path / "scaling.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", theory.SUBCOMMANDS)
+def test_every_command_has_its_table_and_its_picture(name):
+    assert callable(getattr(tables, name))
+    assert callable(getattr(figures, name))

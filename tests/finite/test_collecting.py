@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from phimu.finite.collecting import collect, count, geometric, simulator
+from phimu.finite.collecting import collect, count, geometric
 from phimu.finite.models import random_low_rank
 from phimu.finite.planning import occupancy
 from phimu.finite.precision import exact
@@ -22,7 +22,7 @@ def policies(count, seed=0):
 
 def frequencies(mdp, chosen, uniform_action):
     def drawn(key):
-        return collect(key, simulator(mdp), chosen, SIZE, uniform_action)
+        return collect(key, mdp, chosen, SIZE, uniform_action)
 
     data = exact(drawn)(np.array([0, 7], np.uint32))
     found = np.zeros(mdp.transition.shape)

@@ -12,7 +12,7 @@ from phimu.finite.ctrl_lcb import (
     penalty,
 )
 from phimu.finite.ctrl_ucb import Constants
-from phimu.finite.offline_models import cliff, coins
+from phimu.finite.models import cliff, coins
 from phimu.finite.planning import evaluate, occupancy, policy_iteration
 from phimu.finite.precision import exact
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from phimu.cli import Command, dispatch
@@ -11,10 +10,7 @@ from phimu.finite.experiments.consistency import consistency as measure_consiste
 from phimu.finite.experiments.offline import offline as measure_offline
 from phimu.finite.experiments.online import online as measure_online
 from phimu.finite.experiments.scaling import scaling as measure_scaling
-from phimu.reports.theory import consistency as consistency_reading
-from phimu.reports.theory import offline as offline_reading
-from phimu.reports.theory import online as online_reading
-from phimu.reports.theory import scaling as scaling_reading
+from phimu.reports.theory import figures, tables
 from phimu.reports.theory.report import write
 from phimu.training.compilation import cache_compilation
 
@@ -34,7 +30,7 @@ Usage: phimu theory SUBCOMMAND ...
 
 {commands}
 
-Each writes a picture, a CSV, a paragraph that reads it, and how it was made, into --out.
+Each writes a picture, a CSV, tables in Markdown, and how they were made, into --out.
 
 `phimu theory SUBCOMMAND --help` explains a subcommand."""
 
@@ -48,11 +44,11 @@ def _call(function: Callable[..., None], arguments: list[str]) -> None:
     call(function, arguments, f"phimu theory {function.__name__.removeprefix('_')}")
 
 
-def _leave(out: Path, name: str, rows: Sequence[Any], reader: ModuleType) -> None:
-    """What a subcommand found, in files, and its paragraph on the terminal."""
-    reading = reader.reading(rows)
-    write(out, name, rows, reading, reader.figure(rows))
-    print(reading)
+def _leave(out: Path, name: str, rows: Sequence[Any]) -> None:
+    """What a subcommand found, in files, and its tables on the terminal."""
+    found = getattr(tables, name)(rows)
+    write(out, name, rows, found, getattr(figures, name)(rows))
+    print(found, end="")
 
 
 def consistency(arguments: list[str]) -> None:
@@ -77,8 +73,7 @@ def _consistency(
         negatives: the values of K.
         out: the directory for consistency.png, .csv, .md and .json.
     """
-    rows = measure_consistency(seeds, transitions, negatives)
-    _leave(out, "consistency", rows, consistency_reading)
+    _leave(out, "consistency", measure_consistency(seeds, transitions, negatives))
 
 
 def online(arguments: list[str]) -> None:
@@ -106,8 +101,7 @@ def _online(
         batch: samples between two plans.
         out: the directory for online.png, .csv, .md and .json.
     """
-    rows = measure_online(seeds, samples, horizon, actions, batch)
-    _leave(out, "online", rows, online_reading)
+    _leave(out, "online", measure_online(seeds, samples, horizon, actions, batch))
 
 
 def offline(arguments: list[str]) -> None:
@@ -131,8 +125,7 @@ def _offline(
         coverage_samples: the size of the data where C* is varied or an action is missing.
         out: the directory for offline.png, .csv, .md and .json.
     """
-    rows = measure_offline(seeds, samples, coverage_samples)
-    _leave(out, "offline", rows, offline_reading)
+    _leave(out, "offline", measure_offline(seeds, samples, coverage_samples))
 
 
 def scaling(arguments: list[str]) -> None:
@@ -153,5 +146,4 @@ def _scaling(
         batch: samples between two plans.
         out: the directory for scaling.png, .csv, .md and .json.
     """
-    rows = measure_scaling(seeds, samples, batch)
-    _leave(out, "scaling", rows, scaling_reading)
+    _leave(out, "scaling", measure_scaling(seeds, samples, batch))

@@ -17,22 +17,8 @@ class Transitions(NamedTuple):
     next_observation: Array  # [n]
 
 
-class Simulator(NamedTuple):
-    """An MDP from which only draws are taken: its distributions as running sums."""
-
-    transition: Array  # [S, A, S]
-    start: Array  # [S]
-    discount: Array  # []
-
-
-def simulator(mdp: FiniteMDP) -> Simulator:
-    return Simulator(
-        jnp.cumsum(mdp.transition, axis=2), jnp.cumsum(mdp.start), jnp.asarray(mdp.discount)
-    )
-
-
 def collect(
-    key: Array, world: Simulator, policies: Array, size: int, uniform_action: bool = True
+    key: Array, mdp: FiniteMDP, policies: Array, size: int, uniform_action: bool = True
 ) -> Transitions:
     """`size` episodes, each of which gives its last transition.
 
@@ -42,9 +28,9 @@ def collect(
     for_ends, for_walk = jax.random.split(key)
     chances = jax.random.uniform(for_ends, (5, size))
     which = (chances[0] * len(policies)).astype(int)
-    chosen = jnp.cumsum(policies, axis=2)
-    begin = pick(jnp.broadcast_to(world.start, (size, len(world.start))), chances[1])
-    length = geometric(world.discount, chances[2])
+    chosen, leads = jnp.cumsum(policies, axis=2), jnp.cumsum(mdp.transition, axis=2)
+    begin = pick(jnp.broadcast_to(jnp.cumsum(mdp.start), (size, len(mdp.start))), chances[1])
+    length = geometric(mdp.discount, chances[2])
 
     def walking(step: tuple[Array, Array]) -> Array:
         return step[1] < length.max()
@@ -53,7 +39,7 @@ def collect(
         observation, time = step
         act, move = jax.random.uniform(jax.random.fold_in(for_walk, time), (2, size))
         action = pick(chosen[which, observation], act)
-        following = pick(world.transition[observation, action], move)
+        following = pick(leads[observation, action], move)
         return jnp.where(time < length, following, observation), time + 1
 
     observation, _ = jax.lax.while_loop(walking, walk, (begin, 0))
@@ -61,7 +47,7 @@ def collect(
         action = (chances[3] * policies.shape[2]).astype(int)
     else:
         action = pick(chosen[which, observation], chances[3])
-    following = pick(world.transition[observation, action], chances[4])
+    following = pick(leads[observation, action], chances[4])
     return Transitions(observation, action, following)
 
 

@@ -8,7 +8,7 @@ behaviour that takes every action (omega), and nothing protects from one that is
 
 import jax.numpy as jnp
 
-from phimu.finite.ctrl_ucb import Constants, bonus
+from phimu.finite.ctrl_ucb import Constants, bonus, covariance
 from phimu.finite.linear_systems import solve
 from phimu.finite.planning import policy_iteration
 from phimu.types import Array
@@ -45,7 +45,4 @@ def behaviour_cloning(visits: Array) -> Array:
 
 def coverage(phi: Array, occupancy: Array, data: Array) -> Array:
     """C* of a policy: tr(E_pi phi phi' (E_data phi phi')^-1), from d^pi and the data's [S, A]."""
-    rows = phi.reshape(-1, phi.shape[2])
-    wanted = rows.T @ (rows * occupancy.reshape(-1, 1))
-    given = rows.T @ (rows * data.reshape(-1, 1))
-    return jnp.trace(solve(given, wanted))
+    return jnp.trace(solve(covariance(phi, data, 0.0), covariance(phi, occupancy, 0.0)))

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from phimu.errors import InputError
-from phimu.finite.collecting import collect, count, simulator
+from phimu.finite.collecting import collect, count
 from phimu.finite.learners import Estimate, Learner
 from phimu.finite.linear_systems import whiten
 from phimu.finite.mdp import FiniteMDP
@@ -51,6 +52,11 @@ class Constants:
 
     def _log(self, size: Array) -> Array:
         return self.log_models + jnp.log(size / self.delta)
+
+
+def log_tables(observations: int, actions: int) -> float:
+    """The `log_models` of all tables P(s'|s,a), as if each of the S A rows were one of S."""
+    return observations * actions * np.log(observations)
 
 
 def covariance(phi: Array, visits: Array, ridge: Array) -> Array:
@@ -118,7 +124,6 @@ def run(algorithm: Algorithm, mdp: FiniteMDP, key: Array, plans: int, batch: int
     Deviation: between two plans a batch of episodes is collected, not a single one. The learner
     and `explore` know the MDP's reward, discount and base measure, and nothing else of it.
     """
-    world = simulator(mdp)
     observations, actions = mdp.reward.shape
     uniform = jnp.full((algorithm.policies, observations, actions), 1 / actions)
 
@@ -128,7 +133,7 @@ def run(algorithm: Algorithm, mdp: FiniteMDP, key: Array, plans: int, batch: int
     def episode(state: tuple[Any, Array, Array], key: Array) -> tuple[Any, Trace]:
         memory, visits, policies = state
         for_data, for_noise, for_plan = jax.random.split(key, 3)
-        new = collect(for_data, world, policies, batch, algorithm.uniform_action)  # line 4
+        new = collect(for_data, mdp, policies, batch, algorithm.uniform_action)  # line 4
         visits = visits + count(new, observations, actions).sum(axis=2)  # line 5
         memory = algorithm.learner.learn(memory, mdp, new, for_noise)  # line 6
         estimate = algorithm.learner.read(memory, mdp)

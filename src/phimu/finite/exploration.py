@@ -15,19 +15,15 @@ from phimu.finite.planning import occupancy, policy_iteration
 from phimu.types import Array
 
 TIES = 1e-6  # reward at random, so that equally good actions are not always the first
-
-
-def uniform() -> Explore:
-    """Collects with uniform actions, and plans with what it has seen."""
-    return epsilon_greedy(1.0)
+RIDGE, ROUNDS = 1.0, 300  # of LSVI-UCB: its lambda, and the steps of its value iteration
 
 
 def epsilon_greedy(uniform_mix: float, hopeful: bool = False) -> Explore:
     """Collects with the plan, and with uniform actions in `uniform_mix` of all steps.
 
-    To expect nothing, a pair (s, a) that was never seen stays where it is. `hopeful` leaves it the
-    row of the base measure, which leads to a reward that is known to be somewhere: optimism by
-    accident.
+    Only uniform actions, with a mix of 1, still plan with what they have seen. To expect nothing, a
+    pair (s, a) that was never seen stays where it is. `hopeful` leaves it the row of the base
+    measure, which leads to a reward that is known to be somewhere: optimism by accident.
     """
 
     def explore(estimate: Estimate, visits: Array, mdp: FiniteMDP, key: Array) -> Decision:
@@ -42,7 +38,7 @@ def epsilon_greedy(uniform_mix: float, hopeful: bool = False) -> Explore:
     return explore
 
 
-def elliptical_planner(policies: int, ridge: float = 1.0) -> Explore:
+def elliptical_planner(policies: int) -> Explore:
     """FLAMBE's (Agarwal et al. 2020): policies that together cover phi, whatever the reward.
 
     In the learned model, each goes where phi' Sigma^-1 phi is large under those before it; the data
@@ -58,7 +54,7 @@ def elliptical_planner(policies: int, ridge: float = 1.0) -> Explore:
             return matrix + covariance(estimate.phi, seen, 0.0), policy
 
         for_plan, *keys = jax.random.split(key, policies + 1)
-        first = covariance(estimate.phi, jnp.zeros(visits.shape), ridge)
+        first = jnp.eye(estimate.phi.shape[2])
         _, chosen = jax.lax.scan(another, first, jnp.stack(keys))
         return Decision(chosen, _plan(estimate, mdp, for_plan))
 
@@ -70,7 +66,7 @@ def _plan(estimate: Estimate, mdp: FiniteMDP, key: Array) -> Array:
     return policy_iteration(estimate.transition, mdp.reward + ties, mdp.discount).policy
 
 
-def known_features(ridge: float = 1.0) -> Learner:
+def known_features(ridge: float = RIDGE) -> Learner:
     """LSVI-UCB's regression: P-hat V = phi* ' Sigma^-1 sum phi*_i V(s'_i) for every V at once."""
 
     def read(counts: Array, mdp: FiniteMDP) -> Estimate:
@@ -81,7 +77,7 @@ def known_features(ridge: float = 1.0) -> Learner:
     return Learner(no_counts, add_counts, read)
 
 
-def least_squares(bonus_scale: float, ridge: float = 1.0, rounds: int = 300) -> Explore:
+def least_squares(bonus_scale: float) -> Explore:
     """LSVI-UCB's value iteration (Jin et al. 2020), discounted.
 
     Needs `known_features`. Their P-hat need not be a distribution, so Q is cut to what it can be.
@@ -89,7 +85,7 @@ def least_squares(bonus_scale: float, ridge: float = 1.0, rounds: int = 300) -> 
 
     def explore(estimate: Estimate, visits: Array, mdp: FiniteMDP, key: Array) -> Decision:
         del key
-        matrix = covariance(estimate.phi, visits, ridge)
+        matrix = covariance(estimate.phi, visits, RIDGE)
         reward = mdp.reward + bonus_scale * elliptical(estimate.phi, matrix)
         highest = 1 / (1 - mdp.discount)
 
@@ -98,7 +94,7 @@ def least_squares(bonus_scale: float, ridge: float = 1.0, rounds: int = 300) -> 
             return jnp.clip(reward + future, 0.0, highest)
 
         nothing = jnp.zeros(len(visits))
-        value = jax.lax.fori_loop(0, rounds, lambda _, v: values(v).max(axis=1), nothing)
+        value = jax.lax.fori_loop(0, ROUNDS, lambda _, v: values(v).max(axis=1), nothing)
         policy = jax.nn.one_hot(values(value).argmax(axis=1), visits.shape[1])
         return Decision(policy[None], policy)
 

@@ -13,6 +13,8 @@ from phimu.finite.estimators import Loss, Sample, binary
 from phimu.finite.precision import exact
 from phimu.types import Array
 
+MOST_STEPS = 2_000  # of L-BFGS
+
 
 class Factors(NamedTuple):
     """What the gradient moves; a class says what model they stand for."""
@@ -63,20 +65,17 @@ class Fit(NamedTuple):
 
     parameters: Any
     log_normaliser: Array  # c of the binary loss; 0 with the others
-    loss: Array  # mean over the transitions
     gradient: Array  # its largest entry
-    steps: Array
 
 
-@partial(exact, static=("loss", "model", "tolerance", "most"))
+@partial(exact, static=("loss", "model", "tolerance"))
 def fit(
     loss: Loss,
     model: Model,
     first: Any,
     sample: Sample,
     base_measure: Array,
-    tolerance: float = 1e-7,
-    most: int = 2_000,
+    tolerance: float,
 ) -> Fit:
     """From the parameters `first` downhill until no entry of the gradient exceeds `tolerance`."""
 
@@ -84,8 +83,8 @@ def fit(
         rows = model(parameters[0], base_measure)[sample.observation, sample.action]
         return loss(rows, sample, base_measure, parameters[1]).mean()
 
-    found, gradient, steps = descend(objective, (first, jnp.zeros(())), tolerance, most)
-    return Fit(found[0], found[1], objective(found), gradient, steps)
+    (parameters, log_normaliser), gradient = descend(objective, (first, jnp.zeros(())), tolerance)
+    return Fit(parameters, log_normaliser, gradient)
 
 
 @partial(exact, static=("loss",))
@@ -121,15 +120,13 @@ def _lowest(convex: Callable[[Array], Array]) -> Array:
     return (low + high) / 2
 
 
-def descend(
-    objective: Callable[[Any], Array], first: Any, tolerance: float, most: int
-) -> tuple[Any, Array, Array]:
-    """L-BFGS: the point, the largest entry of its gradient, and the steps taken."""
+def descend(objective: Callable[[Any], Array], first: Any, tolerance: float) -> tuple[Any, Array]:
+    """L-BFGS: the point, and the largest entry of its gradient."""
     solver = optax.lbfgs(memory_size=30)
     value_and_gradient = optax.value_and_grad_from_state(objective)
 
     def unfinished(step: tuple[Any, Any, Array, Array]) -> Array:
-        return (step[2] > tolerance) & (step[3] < most)
+        return (step[2] > tolerance) & (step[3] < MOST_STEPS)
 
     def move(step: tuple[Any, Any, Array, Array]) -> tuple[Any, Any, Array, Array]:
         point, state, _, steps = step
@@ -141,5 +138,5 @@ def descend(
         return optax.apply_updates(point, change), state, largest, steps + 1
 
     begin = (first, solver.init(first), jnp.inf, jnp.zeros((), int))
-    point, _, largest, steps = jax.lax.while_loop(unfinished, move, begin)
-    return point, largest, steps
+    point, _, largest, _ = jax.lax.while_loop(unfinished, move, begin)
+    return point, largest

@@ -4,13 +4,15 @@ P(s'|s,a) = sum_i phi_i(s,a) mu_i(s') p(s'): section 4.1, with a base measure p 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
 from phimu.errors import InputError
 from phimu.types import Array
+
+T = TypeVar("T")
 
 
 class FiniteMDP(NamedTuple):
@@ -57,9 +59,9 @@ def transition_of(phi: Array, mu: Array, base_measure: Array) -> Array:
     return phi @ (mu * base_measure[:, None]).T
 
 
-def stack(mdps: Sequence[FiniteMDP]) -> FiniteMDP:
-    """MDPs of one size as one, for jax.vmap."""
-    return jax.tree.map(lambda *arrays: np.stack(arrays), *mdps)
+def stack(trees: Sequence[T]) -> T:
+    """MDPs, or other pytrees, of one size as one, for jax.vmap."""
+    return jax.tree.map(lambda *arrays: np.stack(arrays), *trees)
 
 
 def row_error(mdp: FiniteMDP) -> float:

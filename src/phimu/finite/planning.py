@@ -4,7 +4,6 @@ All take P and r apart, because algorithms plan in a learned P with r + bonus. A
 pi(a|s): [S, A]. Over seeds: `exact(jax.vmap(policy_iteration))`.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -23,7 +22,6 @@ class Plan(NamedTuple):
     action_value: Array  # Q(s, a) [S, A]
 
 
-@exact
 def action_values(transition: Array, reward: Array, discount: Array, value: Array) -> Array:
     """Equation (bellman_q): r + discount P V: [S, A]."""
     return reward + discount * (transition @ value)
@@ -55,16 +53,14 @@ def occupancy(transition: Array, start: Array, discount: Array, policy: Array) -
     return (1 - discount) * solve(matrix, start)[:, None] * policy
 
 
-@partial(exact, static=("tolerance",))
-def value_iteration(
-    transition: Array, reward: Array, discount: Array, tolerance: float = 1e-10
-) -> Plan:
-    """The optimal V and Q within `tolerance`, or within rounding, and the greedy policy."""
+@exact
+def value_iteration(transition: Array, reward: Array, discount: Array) -> Plan:
+    """The optimal V and Q within 1e-10, or within rounding, and the greedy policy."""
     rounding = 8 * jnp.finfo(jnp.float64).eps
 
     def unfinished(step: tuple[Array, Array]) -> Array:
         value, change = step
-        wanted = jnp.maximum(tolerance * (1 - discount), rounding * jnp.abs(value).max())
+        wanted = jnp.maximum(1e-10 * (1 - discount), rounding * jnp.abs(value).max())
         return discount * change > wanted
 
     def improve(step: tuple[Array, Array]) -> tuple[Array, Array]:

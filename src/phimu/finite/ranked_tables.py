@@ -19,6 +19,8 @@ from phimu.finite.learners import Estimate, Learner, noise, normalised, of_ratio
 from phimu.finite.mdp import FiniteMDP
 from phimu.types import Array
 
+AGAIN = 4
+
 
 class Ranked(NamedTuple):
     """All data with their negatives, and the sums that the update of the ratio needs."""
@@ -32,10 +34,10 @@ class Ranked(NamedTuple):
     cursor: Array  # from where to look again next: []
 
 
-def tables_by_ranking(negatives: int, capacity: int, batch: int, again: int = 4) -> Learner:
+def tables_by_ranking(negatives: int, capacity: int, batch: int) -> Learner:
     """For data that comes in batches of one size, up to `capacity` transitions.
 
-    A total is computed when a transition comes, and anew whenever the cursor passes, `again`
+    A total is computed when a transition comes, and anew whenever the cursor passes, `AGAIN`
     batches at a time: all of them at every step would cost n^2.
     """
 
@@ -50,7 +52,7 @@ def tables_by_ranking(negatives: int, capacity: int, batch: int, again: int = 4)
             memory = _look_again(memory, mdp, memory.cursor, batch)
             return memory._replace(cursor=(memory.cursor + batch) % memory.used)
 
-        return jax.lax.fori_loop(0, again, sweep, memory)
+        return jax.lax.fori_loop(0, AGAIN, sweep, memory)
 
     def read(memory: Ranked, mdp: FiniteMDP) -> Estimate:
         return of_ratio(_ratio(memory, mdp).reshape(mdp.transition.shape), mdp)

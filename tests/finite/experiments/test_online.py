@@ -1,12 +1,13 @@
-"""Exploration measured on small locks; and that the words follow the numbers."""
+"""Exploration measured on small locks; and the table and picture of its rows."""
 
 import numpy as np
 import pytest
 
 from phimu.errors import InputError
-from phimu.finite.experiments.online import Row, compete, contenders, online
+from phimu.finite.experiments.online import OnlineRow, compete, contenders, online
 from phimu.finite.models import combination_lock
-from phimu.reports.theory.online import curve, exponent, figure, found, reading
+from phimu.reports.theory import figures, tables
+from phimu.reports.theory.arrays import cube, regret_power
 
 SAMPLES = (10, 20, 40, 80, 160, 320)
 
@@ -16,31 +17,40 @@ def made_up(power=0.5, times=1):
     rows = []
     for name, models, factor in (("CTRL-UCB", "tables", times), ("Rep-UCB", "tables", 1)):
         rows += [
-            Row(name, models, seed, n, 1 / n, (1 + seed / 10) * n**power, 40 * factor + 10 * seed)
+            OnlineRow(
+                name, models, seed, n, 1 / n, (1 + seed / 10) * n**power, 40 * factor + 10 * seed
+            )
             for seed in range(3)
             for n in SAMPLES
         ]
     return rows + [
-        Row("uniform", "tables", seed, 10 * n, 0.9, n, 0) for seed in range(3) for n in SAMPLES
+        OnlineRow("uniform", "tables", seed, 10 * n, 0.9, n, 0)
+        for seed in range(3)
+        for n in SAMPLES
     ]
 
 
-def test_words_follow_the_numbers():
-    said = reading(made_up())
-    assert "CTRL-UCB: epsilon-optimal on 3 of 3 seeds, after 50 samples (40 to 60)" in said
-    assert "uniform: epsilon-optimal on 0 of 3 seeds within 3,200 samples (53.3 times" in said
-    assert "CTRL-UCB took 1.00 times the samples of Rep-UCB" in said
-    assert "n^0.50 (95 % interval 0.50 to 0.50): sublinear." in said
-    other = reading(made_up(power=1.0, times=2))
-    assert "CTRL-UCB took 1.80 times" in other
-    assert "not shown to be sublinear" in other
+def curve(rows, algorithm, field):
+    return cube(rows, field, "seed", "samples", algorithm=algorithm)
 
 
-def test_a_failure_is_said():
+def found(rows, algorithm):
+    return cube(rows, "found", "seed", algorithm=algorithm)[1]
+
+
+def test_table_has_the_numbers_of_the_rows():
+    text = tables.online(made_up())
+    half = "0.50 [0.50, 0.50]"
+    assert f"| CTRL-UCB | 3 of 3 | 50 | 40 | 60 | 320 | {half} | {half} |" in text
+    assert "| uniform | 0 of 3 |  |  |  | 3,200 | 1.00 [1.00, 1.00] |" in text
+    linear = tables.online(made_up(power=1.0, times=2))
+    assert "| CTRL-UCB | 3 of 3 | 90 | 80 | 100 | 320 | 1.00 [1.00, 1.00] |" in linear
+    assert "| Rep-UCB | 3 of 3 | 50 | 40 | 60 | 320 | 1.00 [1.00, 1.00] |" in linear
+
+
+def test_a_failure_is_in_the_table():
     rows = [row._replace(found=0) if row.seed == 1 else row for row in made_up()]
-    said = reading(rows)
-    assert "CTRL-UCB: epsilon-optimal on 2 of 3 seeds within 320 samples, after 50" in said
-    assert "times the samples of Rep-UCB" not in said
+    assert "| CTRL-UCB | 2 of 3 | 50 | 40 | 60 | 320 |" in tables.online(rows)
 
 
 def test_rows_are_taken_apart_by_algorithm_and_seed():
@@ -48,11 +58,11 @@ def test_rows_are_taken_apart_by_algorithm_and_seed():
     np.testing.assert_array_equal(samples, SAMPLES)
     np.testing.assert_allclose(values[2], 1.2 * np.sqrt(SAMPLES))
     np.testing.assert_array_equal(found(made_up(), "CTRL-UCB"), [40, 50, 60])
-    assert exponent(made_up(0.3), "CTRL-UCB", 10)[0] == pytest.approx(0.3)
+    assert regret_power(made_up(0.3), "CTRL-UCB", 10).value == pytest.approx(0.3)
 
 
 def test_picture_has_a_line_for_each_algorithm():
-    left, middle, right = figure(made_up()).axes
+    left, middle, right = figures.online(made_up()).axes
     assert len(left.lines) == 3 + 1  # and epsilon
     assert len(middle.lines) == len(right.lines) == 3
 
@@ -81,7 +91,7 @@ def test_combination_lock_of_ten_levels_and_ten_actions():
     for name in ("uniform", "epsilon-greedy"):
         assert not found(rows, name).any()
         assert max(row.samples for row in rows if row.algorithm == name) >= 10 * ours.max()
-    assert exponent(rows, "CTRL-UCB", 10)[2] < 1
+    assert regret_power(rows, "CTRL-UCB", 10).high < 1
 
 
 @pytest.mark.parametrize(

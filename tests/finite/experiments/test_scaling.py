@@ -1,27 +1,28 @@
-"""Samples against sizes, measured on a small lock; and that the words follow the numbers."""
+"""Samples against sizes, measured on a small lock; and the table and picture of its rows."""
 
 import numpy as np
 import pytest
 
 from phimu.errors import InputError
-from phimu.finite.experiments.scaling import EXPONENTS, Row, of_locks, rows_of, scaling
-from phimu.reports.theory.scaling import figure, power, reading, taken
+from phimu.finite.experiments.scaling import EXPONENTS, ScalingRow, of_locks, rows_of, scaling
+from phimu.reports.theory import figures, tables
+from phimu.reports.theory.arrays import power, reached
 
 
 def made_up(exponent=1.5):
     return [
-        Row(varied, size, seed, round((100 + seed) * size**exponent))
+        ScalingRow(varied, size, seed, round((100 + seed) * size**exponent))
         for varied in EXPONENTS
         for size in (2.0, 4.0, 8.0)
         for seed in range(3)
     ]
 
 
-def test_words_follow_the_numbers():
-    said = reading(made_up())
-    assert said.count("1.50 (95 % interval 1.50 to 1.50; from 2 to 8 the mean") == 5
-    assert "exceeded" not in said
-    assert reading(made_up(3.0)).count("which is exceeded") == 3  # of A and twice of epsilon
+def test_table_has_the_numbers_of_the_rows():
+    found = tables.scaling(made_up())
+    assert "| d | 3 of 3 | 2 to 8 | 286 to 2,285 | 1.50 [1.50, 1.50] | 4 |" in found
+    assert found.count("| 2 to 8 | 286 to 2,285 | 1.50 [1.50, 1.50] |") == 5
+    assert "| 3.00 [3.00, 3.00] | 2 |" in tables.scaling(made_up(3.0))
 
 
 def test_sizes_that_a_seed_did_not_reach_are_left_out():
@@ -29,12 +30,18 @@ def test_sizes_that_a_seed_did_not_reach_are_left_out():
         row._replace(samples=0) if (row.varied, row.size, row.seed) == ("A", 8.0, 1) else row
         for row in made_up()
     ]
-    sizes, samples = taken(rows, "A")
+    sizes, samples = reached(rows, "A")
     np.testing.assert_array_equal(sizes, [2, 4])
     assert samples.shape == (3, 2)
-    assert "1 sizes were not reached by every seed" in reading(rows)
-    assert power(rows, "A")[0] == pytest.approx(1.5, abs=0.01)
-    assert len(figure(rows).axes) == 5
+    assert "| A | 2 of 3 | 2 to 4 |" in tables.scaling(rows)
+    assert power(sizes, samples).value == pytest.approx(1.5, abs=0.01)
+    assert len(figures.scaling(rows).axes) == 5
+
+
+def test_sizes_that_nobody_reached_have_no_power():
+    rows = [row._replace(samples=0) if row.varied == "d" else row for row in made_up()]
+    assert "| d | 0 of 3 |  |  | nan [nan, nan] | 4 |" in tables.scaling(rows)
+    assert figures.scaling(rows).axes[0].get_title() == "nan [nan, nan]; theorem 4"
 
 
 def test_samples_are_those_until_the_average_is_small():

@@ -19,6 +19,7 @@ from phimu.finite import models
 from phimu.finite.estimators import Loss, Sample, binary, draw, maximum_likelihood, ranking
 from phimu.finite.fitting import (
     Factors,
+    Fit,
     Model,
     exponential,
     fit,
@@ -26,7 +27,7 @@ from phimu.finite.fitting import (
     log_marginal,
     probabilities,
 )
-from phimu.finite.mdp import FiniteMDP
+from phimu.finite.mdp import FiniteMDP, stack
 from phimu.finite.precision import exact
 from phimu.types import Array
 
@@ -36,8 +37,8 @@ CLASSES = ("linear", "exponential / Z", "exponential")
 CONTRASTS: dict[str, Loss] = {"ranking": ranking, "binary": binary}
 
 
-class Row(NamedTuple):
-    """Total variations, means over the data's pairs (s, a)."""
+class ConsistencyRow(NamedTuple):
+    """Total variations, means over the transitions."""
 
     models: str  # one of CLASSES
     loss: str
@@ -57,10 +58,9 @@ class Problem(NamedTuple):
     divided: Array  # by Z: 1.0, or not: 0.0
     first: Any  # where the maximum of the likelihood is searched from
     sample: Sample  # `negatives` has an axis in front, for the values of K
-    pairs: Array  # the share of each (s, a) in the data [S, A]
 
 
-def consistency(seeds: int, transitions: int, negatives: Sequence[int]) -> list[Row]:
+def consistency(seeds: int, transitions: int, negatives: Sequence[int]) -> list[ConsistencyRow]:
     if seeds < 1 or transitions < 1:
         raise InputError(f"seeds is {seeds} and transitions is {transitions}: give at least 1.")
     if not negatives or list(negatives) != sorted({*negatives}) or negatives[0] < 1:
@@ -68,15 +68,24 @@ def consistency(seeds: int, transitions: int, negatives: Sequence[int]) -> list[
     of_linear = [_linear_problem(seed, transitions, negatives) for seed in range(seeds)]
     plain = [_exponential_problem(seed, transitions, negatives) for seed in range(seeds)]
     divided = [problem._replace(divided=np.float64(1)) for problem in plain]
-    rows = _rows(CLASSES[:1], _distances(_linear, of_linear), seeds, negatives)
-    return rows + _rows(CLASSES[1:], _distances(_exponential, divided + plain), seeds, negatives)
+    parts = _measure(lambda _: linear, of_linear), _measure(_exponential, divided + plain)
+    together = jax.tree.map(lambda *both: np.concatenate(both), *parts)
+    return [
+        ConsistencyRow(name, loss, seed, size, *(float(x[place * seeds + seed, k]) for x in found))
+        for place, name in enumerate(CLASSES)
+        for loss in CONTRASTS
+        for found in [together[loss]]
+        for seed in range(seeds)
+        for k, size in enumerate(negatives)
+    ]
 
 
 def _linear_problem(seed: int, transitions: int, negatives: Sequence[int]) -> Problem:
     rng = np.random.default_rng([seed, 1])  # other numbers than the MDP's own
     mdp = models.random_low_rank(OBSERVATIONS, ACTIONS, FEATURES, seed=seed)
     first = Factors(rng.normal(size=mdp.phi.shape), rng.normal(size=mdp.mu.shape))
-    return _problem(rng, mdp, mdp.phi, first, transitions, negatives)
+    sample = _sample(rng, mdp, transitions, negatives)
+    return Problem(mdp, mdp.phi, np.float64(0), first, sample)
 
 
 def _exponential_problem(seed: int, transitions: int, negatives: Sequence[int]) -> Problem:
@@ -86,31 +95,18 @@ def _exponential_problem(seed: int, transitions: int, negatives: Sequence[int]) 
     start = models.uniform(OBSERVATIONS)
     mdp = models.tabular(f / f.sum(axis=2, keepdims=True), np.zeros(phi.shape[:2]), start, 0.9)
     first = np.zeros((OBSERVATIONS, FEATURES))
-    return _problem(rng, mdp, phi, first, transitions, negatives)
+    return Problem(mdp, phi, np.float64(0), first, _sample(rng, mdp, transitions, negatives))
 
 
-def _problem(
-    rng: np.random.Generator,
-    mdp: FiniteMDP,
-    phi: np.ndarray,
-    first: Any,
-    transitions: int,
-    negatives: Sequence[int],
-) -> Problem:
-    """With all pairs equally likely. The negatives of a smaller K are among those of a larger."""
+def _sample(
+    rng: np.random.Generator, mdp: FiniteMDP, transitions: int, negatives: Sequence[int]
+) -> Sample:
+    """All pairs are equally likely. The negatives of a smaller K are among those of a larger."""
     everywhere = np.full(mdp.reward.shape, 1 / mdp.reward.size)
     sample = draw(rng, mdp, everywhere, transitions, 0)
     more = np.diff(negatives, prepend=0)
     drawn = [rng.multinomial(size, mdp.base_measure, transitions) for size in more]
-    sample = sample._replace(negatives=np.cumsum(drawn, axis=0).astype(np.float64))
-    pairs = np.zeros(mdp.reward.shape)
-    np.add.at(pairs, (sample.observation, sample.action), 1 / transitions)
-    return Problem(mdp, phi, np.float64(0), first, sample, pairs)
-
-
-def _linear(problem: Problem) -> Model:
-    del problem
-    return linear
+    return sample._replace(negatives=np.cumsum(drawn, axis=0).astype(np.float64))
 
 
 def _exponential(problem: Problem) -> Model:
@@ -121,58 +117,35 @@ def _exponential(problem: Problem) -> Model:
     return model
 
 
-def _distances(
+def _measure(
     model: Callable[[Problem], Model], problems: Sequence[Problem]
 ) -> dict[str, tuple[np.ndarray, ...]]:
-    """The last four fields of Row by loss, each [problems, values of K].
+    """The last four fields of ConsistencyRow by loss, each [problems, values of K].
 
     Every NCE estimate is searched for from the likelihood's, so that where there is more than one
     maximum all are of the same.
     """
 
-    def estimate(problem: Problem, loss: Loss, first: Any, negatives: Array) -> tuple[Any, ...]:
-        base = problem.mdp.base_measure
-        sample = problem.sample._replace(negatives=negatives)
-        found = fit(loss, model(problem), first, sample, base, TOLERANCE)
-        rows = probabilities(model(problem)(found.parameters, base), base)
-        return found.parameters, rows, found.gradient
+    def one(problem: Problem) -> dict[str, tuple[Array, ...]]:
+        data, base, truth = problem.sample, problem.mdp.base_measure, problem.mdp.transition
 
-    @exact
-    @jax.vmap
-    def likelihood(problem: Problem) -> tuple[Any, ...]:
-        none = problem.sample.negatives[0]
-        return estimate(problem, maximum_likelihood, problem.first, none)[:2]
+        def search(loss: Loss, first: Any, negatives: Array) -> tuple[Fit, Array]:
+            sample = data._replace(negatives=negatives)
+            found = fit(loss, model(problem), first, sample, base, TOLERANCE)
+            return found, probabilities(model(problem)(found.parameters, base), base)
 
-    def compare(loss: Loss, problem: Problem, best: Any, rows: Array, negatives: Array) -> Any:
-        _, found, gradient = estimate(problem, loss, best, negatives)
-        truth = problem.mdp.transition
-        between = ((found, rows), (found, truth), (rows, truth))
-        return *(_distance(one, two, problem.pairs) for one, two in between), gradient
+        def between(one: Array, two: Array) -> Array:
+            return 0.5 * abs(one - two).sum(axis=2)[data.observation, data.action].mean()
 
-    stacked: Problem = jax.tree.map(lambda *leaves: np.stack(leaves), *problems)
-    best, rows = likelihood(stacked)
-    distances = {}
-    for name, loss in CONTRASTS.items():
-        every_size = jax.vmap(partial(compare, loss), in_axes=(None, None, None, 0))
-        every = exact(jax.vmap(every_size))
-        distances[name] = every(stacked, best, rows, stacked.sample.negatives)
-    return distances
+        def compare(loss: Loss, negatives: Array) -> tuple[Array, ...]:
+            found, learned = search(loss, best.parameters, negatives)
+            distances = between(learned, likely), between(learned, truth), between(likely, truth)
+            return *distances, found.gradient
 
+        best, likely = search(maximum_likelihood, problem.first, data.negatives[0])
+        return {
+            name: jax.vmap(partial(compare, loss))(data.negatives)
+            for name, loss in CONTRASTS.items()
+        }
 
-def _distance(one: Array, two: Array, pairs: Array) -> Array:
-    return 0.5 * (pairs * abs(one - two).sum(axis=2)).sum()
-
-
-def _rows(
-    names: Sequence[str],
-    distances: dict[str, tuple[np.ndarray, ...]],
-    seeds: int,
-    negatives: Sequence[int],
-) -> list[Row]:
-    return [
-        Row(name, loss, seed, size, *(float(part[place * seeds + seed, k]) for part in found))
-        for place, name in enumerate(names)
-        for loss, found in distances.items()
-        for seed in range(seeds)
-        for k, size in enumerate(negatives)
-    ]
+    return exact(jax.vmap(one))(stack(problems))

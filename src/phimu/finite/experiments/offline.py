@@ -20,10 +20,10 @@ from phimu.finite.ctrl_lcb import (
     penalised_plan,
     penalty,
 )
-from phimu.finite.ctrl_ucb import Constants
+from phimu.finite.ctrl_ucb import Constants, log_tables
 from phimu.finite.estimators import Sample, draw
 from phimu.finite.mdp import FiniteMDP, stack
-from phimu.finite.offline_models import cliff, coins
+from phimu.finite.models import cliff, coins
 from phimu.finite.planning import evaluate, occupancy, policy_iteration
 from phimu.finite.precision import exact
 from phimu.finite.ranked_tables import table_by_ranking
@@ -41,7 +41,7 @@ PLANS = ("CTRL-LCB", "no penalty", "behaviour cloning")
 BOUND = "bound"  # on CTRL-LCB: twice the mean penalty where the optimal policy goes
 
 
-class Row(NamedTuple):
+class OfflineRow(NamedTuple):
     """One plan from data of one kind."""
 
     part: str  # size, coverage or missing: what is varied
@@ -54,7 +54,7 @@ class Row(NamedTuple):
     suboptimality: float
 
 
-def offline(seeds: int, samples: Sequence[int], coverage_samples: int) -> list[Row]:
+def offline(seeds: int, samples: Sequence[int], coverage_samples: int) -> list[OfflineRow]:
     if seeds < 1 or coverage_samples < 1:
         raise InputError("seeds and coverage_samples must be at least 1.")
     if len(samples) < 2 or list(samples) != sorted({*samples}) or samples[0] < 1:
@@ -69,40 +69,40 @@ def offline(seeds: int, samples: Sequence[int], coverage_samples: int) -> list[R
 
 def of_coins(
     part: str, place: int, gap: float, share: float, seeds: int, samples: Sequence[int]
-) -> list[Row]:
+) -> list[OfflineRow]:
     rng = np.random.default_rng([place, round(1e6 * share)])
     other = (1 - share) / (ACTIONS - 1)
-    mdps, data = [], []
-    for seed in range(seeds * REPEATS):
-        mdp = coins(OBSERVATIONS, ACTIONS, gap, seed=seed)
+    mdps = [coins(OBSERVATIONS, ACTIONS, gap, seed=seed) for seed in range(seeds * REPEATS)]
+    data = []
+    for mdp in mdps:
         best = policy_iteration(mdp.transition, mdp.reward, mdp.discount).policy
         behaviour = np.where(best > 0, share, other)
-        mdps.append(mdp)
         data.append(occupancy(mdp.transition, mdp.start, mdp.discount, behaviour))
     values = _suboptimalities(rng, mdps, data, 1 / min(share, other), samples)
+    means = values.reshape(len(values), seeds, REPEATS, len(samples)).mean(axis=2)
     covered = _coverage(stack(mdps), np.stack(data)).reshape(seeds, REPEATS).mean(axis=1)
-    rows = []
-    for plan, found in zip((*PLANS, BOUND), values, strict=True):
-        means = found.reshape(seeds, REPEATS, len(samples)).mean(axis=1)
-        rows += [
-            Row(part, plan, gap, share, seed, size, float(covered[seed]), float(means[seed, k]))
-            for seed in range(seeds)
-            for k, size in enumerate(samples)
-        ]
-    return rows
+    return _rows(part, gap, share, samples, covered, means)
 
 
-def of_cliff(seeds: int, size: int) -> list[Row]:
+def of_cliff(seeds: int, size: int) -> list[OfflineRow]:
     """Data of walking and waiting everywhere: the jump, which the best policy needs, is missing."""
     rng = np.random.default_rng(seeds)
     places = np.random.default_rng(0).integers(1, PATH, size=seeds)
     mdps = [cliff(PATH, int(place)) for place in places]
     pairs = np.tile([0.5, 0.5, 0.0], (PATH + 2, 1)) / (PATH + 2)
     values = _suboptimalities(rng, mdps, [pairs] * seeds, 2.0, (size,))
+    return _rows("missing", 0.0, 0.0, (size,), np.full(seeds, np.inf), values)
+
+
+def _rows(
+    part: str, gap: float, share: float, samples: Sequence[int], covered: Array, values: Array
+) -> list[OfflineRow]:
+    """Of coverages [seeds] and suboptimalities [plans + 1, seeds, sizes]."""
     return [
-        Row("missing", plan, 0.0, 0.0, seed, size, np.inf, float(found[seed, 0]))
+        OfflineRow(part, plan, gap, share, seed, size, float(covered[seed]), float(row[k]))
         for plan, found in zip((*PLANS, BOUND), values, strict=True)
-        for seed in range(seeds)
+        for seed, row in enumerate(found)
+        for k, size in enumerate(samples)
     ]
 
 
@@ -113,15 +113,13 @@ def _suboptimalities(
     omega: float,
     samples: Sequence[int],
 ) -> np.ndarray:
-    """[plans, MDPs, sizes], from (s, a) ~ `data`. Smaller sets are the first of the largest."""
-    drawn = [
-        draw(rng, mdp, pairs, samples[-1], NEGATIVES) for mdp, pairs in zip(mdps, data, strict=True)
-    ]
-    sample: Sample = jax.tree.map(lambda *arrays: np.stack(arrays), *drawn)
+    """[plans + 1, MDPs, sizes], from (s, a) ~ `data`. Smaller sets are the first of the largest."""
+    both = zip(mdps, data, strict=True)
+    sample = stack([draw(rng, mdp, pairs, samples[-1], NEGATIVES) for mdp, pairs in both])
     every = stack(mdps)
     values = []
     for size in samples:
-        first = jax.tree.map(lambda array, size=size: array[:, :size], sample)
+        first = Sample(*(array[:, :size] for array in sample))
         values.append(_plans(every, *_learned(every, first), omega))
     return np.stack(values, axis=2)
 
@@ -139,7 +137,7 @@ def _plans(mdps: FiniteMDP, tables: Array, visits: Array, omega: Array) -> Array
     """The suboptimality of each of PLANS, and BOUND: [plans + 1, MDPs]."""
 
     def one(mdp: FiniteMDP, table: Array, visits: Array) -> Array:
-        constants = Constants(visits.size * np.log(len(visits)), BONUS_FACTOR, RIDGE_FACTOR)
+        constants = Constants(log_tables(*visits.shape), BONUS_FACTOR, RIDGE_FACTOR)
         reward, discount = mdp.reward, mdp.discount
         careful = penalty(one_hot_pairs(*visits.shape), visits, discount, omega, constants)
         policies = (

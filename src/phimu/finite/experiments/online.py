@@ -11,14 +11,13 @@ import jax
 import numpy as np
 
 from phimu.errors import InputError
-from phimu.finite.ctrl_ucb import Algorithm, Constants, Explore, Trace, optimistic, run
+from phimu.finite.ctrl_ucb import Algorithm, Constants, Explore, Trace, log_tables, optimistic, run
 from phimu.finite.estimators import Loss, maximum_likelihood, ranking
 from phimu.finite.exploration import (
     elliptical_planner,
     epsilon_greedy,
     known_features,
     least_squares,
-    uniform,
 )
 from phimu.finite.learners import shifts_by, tables_by_likelihood
 from phimu.finite.mdp import FiniteMDP, stack
@@ -39,7 +38,7 @@ EPSILON = 0.1  # of the value range
 POINTS = 30  # of a curve, evenly spread over log n
 
 
-class Row(NamedTuple):
+class OnlineRow(NamedTuple):
     """One algorithm on one lock, after `samples` of them. In units of the lock's value range."""
 
     algorithm: str
@@ -62,7 +61,7 @@ class Contender(NamedTuple):
 
 def contenders(horizon: int, actions: int, plans: int, batch: int) -> dict[str, Contender]:
     observations = (3 * horizon + 2) * PER_LATENT
-    of_tables = Constants(observations * actions * np.log(observations), BONUS_FACTOR, RIDGE_FACTOR)
+    of_tables = Constants(log_tables(observations, actions), BONUS_FACTOR, RIDGE_FACTOR)
     of_codes = Constants(2 * horizon * np.log(actions), BONUS_FACTOR, RIDGE_FACTOR)
     ranked = tables_by_ranking(NEGATIVES, plans * batch, batch)
     counted = tables_by_likelihood()
@@ -86,7 +85,7 @@ def contenders(horizon: int, actions: int, plans: int, batch: int) -> dict[str, 
         "Rep-UCB": Contender("tables", Algorithm(counted, optimistic(of_tables)), plans, batch),
         "epsilon-greedy": undirected(epsilon_greedy(UNIFORM_MIX)),
         "epsilon-greedy, hopeful": undirected(epsilon_greedy(UNIFORM_MIX, hopeful=True)),
-        "uniform": undirected(uniform()),
+        "uniform": undirected(epsilon_greedy(1.0)),
         "CTRL-UCB, finite class": finite(ranking, NEGATIVES),
         "Rep-UCB, finite class": finite(maximum_likelihood, 0),
         "FLAMBE, finite class": Contender("finite", flambe, max(plans // 6, 1), 5 * batch // 2),
@@ -94,7 +93,7 @@ def contenders(horizon: int, actions: int, plans: int, batch: int) -> dict[str, 
     }
 
 
-def online(seeds: int, samples: int, horizon: int, actions: int, batch: int) -> list[Row]:
+def online(seeds: int, samples: int, horizon: int, actions: int, batch: int) -> list[OnlineRow]:
     if seeds < 1 or horizon < 1 or actions < 2:
         raise InputError("seeds and horizon must be at least 1 and actions at least 2.")
     if batch < 2 or samples < 5 * batch:
@@ -111,7 +110,9 @@ def online(seeds: int, samples: int, horizon: int, actions: int, batch: int) -> 
     ]
 
 
-def compete(name: str, contender: Contender, locks: Sequence[FiniteMDP], stream: int) -> list[Row]:
+def compete(
+    name: str, contender: Contender, locks: Sequence[FiniteMDP], stream: int
+) -> list[OnlineRow]:
     """One algorithm on every lock, with the random numbers of `stream`."""
     keys = jax.random.split(jax.random.fold_in(jax.random.PRNGKey(0), stream), len(locks))
 
@@ -128,8 +129,9 @@ def compete(name: str, contender: Contender, locks: Sequence[FiniteMDP], stream:
     for seed, close in enumerate(returned <= EPSILON):
         found = int(samples[close.argmax()]) if close.any() else 0
         for plan in _points(contender.plans):
-            reached = float(returned[seed, plan]), float(regret[seed, plan])
-            rows.append(Row(name, contender.models, seed, int(samples[plan]), *reached, found))
+            where = name, contender.models, seed, int(samples[plan])
+            lost = float(returned[seed, plan]), float(regret[seed, plan])
+            rows.append(OnlineRow(*where, *lost, found))
     return rows
 
 

@@ -14,10 +14,9 @@ import jax
 import numpy as np
 
 from phimu.errors import InputError
-from phimu.finite.ctrl_ucb import Algorithm, Constants, optimistic, run
+from phimu.finite.ctrl_ucb import Algorithm, Constants, log_tables, optimistic, run
 from phimu.finite.mdp import FiniteMDP, stack
-from phimu.finite.models import combination_lock
-from phimu.finite.offline_models import coins
+from phimu.finite.models import coins, combination_lock
 from phimu.finite.planning import policy_iteration
 from phimu.finite.precision import exact
 from phimu.finite.ranked_tables import tables_by_ranking
@@ -37,7 +36,7 @@ EXPONENTS = {  # of the theorem
 }
 
 
-class Row(NamedTuple):
+class ScalingRow(NamedTuple):
     """One lock, or one seed's coins."""
 
     varied: str  # one of EXPONENTS
@@ -46,7 +45,7 @@ class Row(NamedTuple):
     samples: int  # until the mean suboptimality is epsilon, in value ranges; 0: not reached
 
 
-def scaling(seeds: int, samples: int, batch: int) -> list[Row]:
+def scaling(seeds: int, samples: int, batch: int) -> list[ScalingRow]:
     if seeds < 1:
         raise InputError(f"seeds is {seeds}: give at least 1.")
     if batch < 1 or samples < batch:
@@ -76,11 +75,11 @@ def scaling(seeds: int, samples: int, batch: int) -> list[Row]:
 
 def rows_of(
     varied: str, size: float, averages: np.ndarray, batch: int, epsilon: float
-) -> list[Row]:
+) -> list[ScalingRow]:
     rows = []
     for seed, close in enumerate(averages <= epsilon):
         reached = (1 + int(close.argmax())) * batch if close.any() else 0
-        rows.append(Row(varied, float(size), seed, reached))
+        rows.append(ScalingRow(varied, float(size), seed, reached))
     return rows
 
 
@@ -121,11 +120,9 @@ def _averages(
 @cache
 def _program(observations: int, actions: int, plans: int, batch: int) -> Callable[..., np.ndarray]:
     """Compiled once for MDPs of one size: suboptimalities of the collecting policies."""
-    log_models = observations * actions * np.log(observations)
-    algorithm = Algorithm(
-        tables_by_ranking(NEGATIVES, plans * batch, batch),
-        optimistic(Constants(log_models, BONUS_FACTOR, RIDGE_FACTOR)),
-    )
+    constants = Constants(log_tables(observations, actions), BONUS_FACTOR, RIDGE_FACTOR)
+    learner = tables_by_ranking(NEGATIVES, plans * batch, batch)
+    algorithm = Algorithm(learner, optimistic(constants))
 
     def one(mdp: FiniteMDP, key: jax.Array) -> jax.Array:
         best = policy_iteration(mdp.transition, mdp.reward, mdp.discount).value @ mdp.start

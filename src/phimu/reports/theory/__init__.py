@@ -1,1 +1,1 @@
-"""What the experiments on finite MDPs found, as tables, sentences and pictures."""
+"""What the experiments on finite MDPs found, as arrays, tables and pictures."""

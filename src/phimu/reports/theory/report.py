@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,16 @@ from phimu.runs.files import write_atomically
 from phimu.runs.provenance import command_line, session_facts
 
 
-def write(out: Path, name: str, rows: Sequence[Any], reading: str, figure: Figure) -> None:
-    """NAME.png, NAME.csv with the rows (of one NamedTuple), NAME.md with what they say.
+def write(out: Path, name: str, rows: Sequence[Any], tables: str, figure: Figure) -> None:
+    """NAME.png, NAME.csv with the rows (of one NamedTuple), NAME.md with the tables made of them.
 
     NAME.json has the command, the versions and the code revision.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    table = io.StringIO()
-    lines = csv.writer(table, lineterminator="\n")
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
     lines.writerow(rows[0]._fields)
-    lines.writerows([_plain(value) for value in row] for row in rows)
-    facts = session_facts(command_line())
+    lines.writerows([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+    facts = json.dumps(session_facts(command_line()), indent=2) + "\n"
     save(figure, out / f"{name}.png")
-    write_atomically(out / f"{name}.csv", table.getvalue().encode())
-    write_atomically(out / f"{name}.md", textwrap.fill(reading, 100).encode() + b"\n")
-    write_atomically(out / f"{name}.json", json.dumps(facts, indent=2).encode() + b"\n")
-
-
-def _plain(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
+    for suffix, content in (("csv", text.getvalue()), ("md", tables), ("json", facts)):
+        write_atomically(out / f"{name}.{suffix}", content.encode())
