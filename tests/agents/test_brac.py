@@ -6,11 +6,11 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from phimu.planning.dual_divergence import DualKl
 
 from phimu.agents.brac import PLANNER, Brac
 from phimu.agents.sac import Sac
 from phimu.planning.behaviour import BehaviourCloning
-from phimu.planning.dual_divergence import DualKl
 
 QUICK = replace(
     PLANNER,

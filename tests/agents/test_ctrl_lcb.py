@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from phimu.representation.learner import Contrastive
 
 from phimu.agents.ctrl_lcb import CHUNK, CtrlLcb, LcbState
 from phimu.confidence import Elliptical
@@ -16,7 +17,6 @@ from phimu.data.logged import Transitions
 from phimu.errors import InputError
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
-from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.training.offline import updates
 from phimu.types import Spec

@@ -9,16 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from phimu.agents.presets import override
+from phimu.representation.learner import Contrastive
 
 import phimu.environments  # noqa: F401  (registers the probes)
 from phimu.agents.ctrl_ucb import CtrlUcb
-from phimu.agents.presets import override
 from phimu.confidence import Elliptical
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.normalisation import RunningNormaliser
 from phimu.planning.soft_actor_critic import SoftActorCritic
-from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.training.online import OnlineRun
 from phimu.types import Batch, Spec

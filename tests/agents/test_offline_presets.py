@@ -4,7 +4,6 @@ from dataclasses import fields, is_dataclass
 
 import jax
 import pytest
-
 from phimu.agents.offline_presets import (
     OFFLINE_AGENTS,
     OFFLINE_DESCRIPTIONS,
@@ -12,6 +11,7 @@ from phimu.agents.offline_presets import (
     OfflineSchedule,
     offline_preset,
 )
+
 from phimu.errors import InputError
 from phimu.types import Spec
 

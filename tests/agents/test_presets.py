@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import fields, is_dataclass
 
 import pytest
-
 from phimu.agents.presets import DESCRIPTIONS, PRESETS, override, preset
+
 from phimu.errors import InputError
 
 # "Hyperparameters used for CTRL-UCB in all the environments in MuJoCo and DM Control Suite".

@@ -7,6 +7,7 @@ from typing import Any
 
 from phimu.agents.offline_presets import offline_preset
 from phimu.agents.presets import override, preset
+
 from phimu.runs.config import Dataset, RunConfig
 
 VERSIONS = {"python": "3.11.7", "jax": "0.10.2", "phimu": "0.1.0", "mujoco": "3.17.0"}
