@@ -26,8 +26,12 @@ def write_run(
     options: dict[str, Any] | None = None,
     seconds: float | None = 3600.0,
     sha256: str = "0" * 64,
+    facts: dict[str, str] | None = None,
 ) -> Path:
-    """A run with an evaluation after each `every` steps; unfinished if more were asked for."""
+    """A run with an evaluation after each `every` steps; unfinished if more were asked for.
+
+    `facts` are what the manifest says beyond what older versions wrote: preset, study, variant.
+    """
     found: Any = override((offline_preset if offline else preset)(agent, chosen), changes or {})
     dataset = Dataset("d4rl", sha256, 11, 3, "Hopper-v4") if offline else None
     config = RunConfig(task, agent, *found, seed, options or {}, dataset)
@@ -45,6 +49,7 @@ def write_run(
         "steps": asked or last,
         "versions": VERSIONS,
         "sessions": [],
+        **(facts or {}),
     }
     if seconds is not None:
         manifest["seconds"] = seconds

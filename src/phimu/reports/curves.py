@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,24 +54,29 @@ def curves_of_runs(runs: Sequence[Path]) -> list[tuple[str, list[Curve]]]:
 
 
 def _grouped(runs: Sequence[Path]) -> list[_Group]:
-    found = {run.resolve(): run for path in runs for run in runs_below(Path(path))}
-    if not found:
-        raise InputError("There is no run to read: name at least one run directory.")
     groups: dict[tuple[Path, str], _Group] = {}
-    for resolved, run in found.items():
+    for run in find_runs(runs):
         config = read_config(run)
         for name in ("task", "agent"):
             if not isinstance(config.get(name), str):
                 raise InputError(f"{run / CONFIG} names no {name}: name the directory of a run.")
         seed = config.pop("seed", 0)
         # The parent is the configuration; its hash too, lest a renamed directory mix two of them.
-        key = resolved.parent, config_hash(config)
+        key = run.resolve().parent, config_hash(config)
         group = groups.setdefault(key, _Group(run.parent, config, []))
         group.seeds.append((seed, _returns(run)))
     return list(groups.values())
 
 
-def runs_below(path: Path) -> Iterator[Path]:
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """Every run at or below these paths, each once."""
+    found = {run.resolve(): run for path in paths for run in _runs_below(Path(path))}
+    if not found:
+        raise InputError("There is no run to read: name at least one run directory.")
+    return list(found.values())
+
+
+def _runs_below(path: Path) -> Iterator[Path]:
     """`path` itself if it is a run, otherwise every run below it, sorted by name."""
     none = True
     for directory, inner, files in os.walk(path):
@@ -87,15 +92,29 @@ def runs_below(path: Path) -> Iterator[Path]:
 def _returns(run: Path) -> Returns:
     metrics = RunDirectory(run).metrics
     rows = read_metrics(metrics) if metrics.exists() else []
-    # Offline rows also have the updates of the policy, and D4RL's score where there is one.
-    returns = {
-        row.get("updates", row["step"]): float(row.get("score", row["return"]))
-        for row in rows
-        if row.get("kind") == "evaluation" and "return" in row
-    }
+    returns = evaluations(rows)
     if not returns:
         raise InputError(f"The run in {run} has no evaluation yet: wait for one, or leave it out.")
     return returns
+
+
+def evaluations(rows: Iterable[dict[str, Any]]) -> Returns:
+    """The return, or D4RL's score where there is one, of each evaluation in a log."""
+    return {
+        reached(row): float(row.get("score", row["return"]))
+        for row in rows
+        if row.get("kind") == "evaluation" and "return" in row
+    }
+
+
+def reached(row: dict[str, Any]) -> int:
+    """Environment steps; on logged data updates of the policy."""
+    return int(row.get("updates", row["step"]))
+
+
+def is_scored(dataset: dict[str, Any] | None) -> bool:
+    """Whether runs on this dataset have D4RL's normalised score."""
+    return dataset is not None and normalised_score(str(dataset.get("task")), 0.0) is not None
 
 
 def _curve(label: str, group: _Group) -> Curve:
@@ -110,8 +129,7 @@ def _curve(label: str, group: _Group) -> Curve:
     dataset = group.config.get("dataset")
     if dataset is None:
         return Curve(label, np.array(steps), values)
-    scored = normalised_score(str(dataset.get("task")), 0.0) is not None
-    measure = "D4RL's normalised score" if scored else "return"
+    measure = "D4RL's normalised score" if is_scored(dataset) else "return"
     return Curve(label, np.array(steps), values, "updates of the policy", measure)
 
 

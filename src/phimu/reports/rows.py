@@ -5,7 +5,7 @@ A run directory and its text in `results/` (config, manifest, metrics, a maze's 
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ import numpy as np
 
 from phimu.agents.offline_presets import OFFLINE_PRESET_DESCRIPTIONS, offline_preset
 from phimu.agents.presets import PRESETS, preset
-from phimu.data.sets.scores import V0_FILES, normalised_score
+from phimu.data.sets.scores import V0_FILES
 from phimu.errors import InputError
-from phimu.reports.curves import runs_below
+from phimu.reports.curves import evaluations, find_runs, is_scored, reached
 from phimu.runs.directory import CONFIG, MANIFEST, RunDirectory, read_config, sessions
 from phimu.runs.json_form import config_hash, to_json
 from phimu.runs.log import read_metrics
@@ -33,7 +33,11 @@ SESSION: dict[str, Any] = {
     "revision": dict,
     "steps": int,
     "seconds": int | float,
+    "preset": str,
+    "study": str,
+    "variant": str,
 }
+D4RL_SHA256 = {file.sha256 for file in V0_FILES.values()}
 
 Changes = tuple[tuple[str, Any], ...]
 
@@ -48,11 +52,15 @@ class Result:
     agent: str
     seed: int
     preset: str
-    """The one whose settings are nearest."""
+    """As the manifest says; of older runs the one whose settings are nearest."""
     changes: Changes
-    """Settings that differ from it, and options of the task; lists as their text."""
+    """Settings that differ from it, by name, then options of the task; lists as their text."""
+    study: str
+    """The study that it was a run of, as the manifest says; or nothing."""
+    variant: str
+    """The label of its variant in that study."""
     settings: dict[str, Any]
-    """Every setting of the agent by its name."""
+    """Every setting of agent and schedule that changes what is learned, by its name."""
     metric: str
     """`return`, or offline D4RL's `score` where there is one."""
     steps: np.ndarray
@@ -69,12 +77,19 @@ class Result:
     """The metrics."""
     maze: dict[str, float]
     """The scores that `phimu heatmap` wrote; empty elsewhere."""
-    offline: bool
-    """Whether it learned from logged data."""
-    made_anew: bool
-    """Whether it learned from a set under D4RL's name that is not D4RL's file."""
+    dataset: str | None
+    """The sha256 of the logged data that it learned from, if it did."""
     note: str
     """What its note.txt says: what a reader of its score should know."""
+
+    @property
+    def offline(self) -> bool:
+        return self.dataset is not None
+
+    @property
+    def regenerated(self) -> bool:
+        """Whether it learned from a dataset that is not one of D4RL's files."""
+        return self.offline and self.dataset not in D4RL_SHA256
 
     @property
     def score(self) -> float | None:
@@ -103,12 +118,10 @@ class Result:
 
 def gather(paths: Sequence[Path]) -> list[Result]:
     """Every run at or below these paths, each once: of copies the one that got furthest."""
-    found = {run.resolve(): run for path in paths for run in runs_below(Path(path))}
-    if not found:
-        raise InputError("There is no run to read: name at least one run directory.")
     furthest: dict[str, Result] = {}
-    for run in found.values():
-        result, identity = _result(run), config_hash(read_config(run))
+    for run in find_runs(paths):
+        config = read_config(run)
+        result, identity = _result(run, config), config_hash(config)
         other = furthest.get(identity)
         if other is None or result.done > other.done:
             furthest[identity] = result
@@ -123,8 +136,7 @@ def configurations(results: Sequence[Result]) -> list[list[Result]]:
     return [sorted(group, key=lambda run: run.seed) for group in groups.values()]
 
 
-def _result(path: Path) -> Result:
-    config = read_config(path)
+def _result(path: Path, config: dict[str, Any]) -> Result:
     metrics = RunDirectory(path).metrics
     rows = read_metrics(metrics) if metrics.is_file() else []
     maze = _maze_scores(path)
@@ -133,29 +145,31 @@ def _result(path: Path) -> Result:
         for session in started:
             _check_session(session)
         dataset: Any = config.get("dataset")
-        offline = dataset is not None
-        curve = _curve(rows)
-        last = max((row for row in rows if row["kind"] == "train"), key=_clock, default=None)
-        nearest, changes = _nearest_preset(config, started[-1].get("command", []), offline)
+        curve = sorted(evaluations(rows).items())
+        if any(not math.isfinite(value) for _, value in curve):
+            raise ValueError("a return is not finite")
+        last = max((row for row in rows if row["kind"] == "train"), key=reached, default=None)
+        settings = _settings(config["settings"], config["schedule"])
+        preset_name, changes = _preset_and_changes(config, settings, started)
         return Result(
             path=path,
             task=_text(config["task"]),
             agent=_text(config["agent"]),
             seed=int(config["seed"]),
-            preset=nearest,
+            preset=preset_name,
             changes=changes,
-            settings=_flat(config["settings"]),
-            metric="score" if offline and _scored(dataset) else "return",
-            steps=np.array(sorted(curve), int),
-            values=np.array([curve[step] for step in sorted(curve)], float),
-            done=_clock(last) if last else int(maze.get("step", 0)),
+            study=started[0].get("study") or "",
+            variant=started[0].get("variant") or "",
+            settings=settings,
+            metric="score" if is_scored(dataset) else "return",
+            steps=np.array([step for step, _ in curve], int),
+            values=np.array([value for _, value in curve], float),
+            done=reached(last) if last else int(maze.get("step", 0)),
             finished=_finished(last, started[-1]) if last else bool(maze),
             sessions=started,
             rows=rows,
             maze=maze,
-            offline=offline,
-            made_anew=offline
-            and dataset["sha256"] not in {file.sha256 for file in V0_FILES.values()},
+            dataset=None if dataset is None else _text(dataset["sha256"]),
             note=_note(path),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -177,33 +191,13 @@ def _text(value: Any) -> str:
     return value
 
 
-def _clock(row: dict[str, Any]) -> int:
-    return int(row.get("updates", row["step"]))
-
-
-def _scored(dataset: dict[str, Any]) -> bool:
-    return normalised_score(str(dataset.get("task")), 0.0) is not None
-
-
-def _curve(rows: Iterable[dict[str, Any]]) -> dict[int, float]:
-    curve = {
-        _clock(row): float(row.get("score", row["return"]))
-        for row in rows
-        if row.get("kind") == "evaluation" and "return" in row
-    }
-    for step, value in curve.items():
-        if not math.isfinite(value):
-            raise ValueError(f"the return at step {step} is {value}")
-    return curve
-
-
 def _finished(last: dict[str, Any], session: dict[str, Any]) -> bool:
     """By the steps that the session was to reach; older manifests have only the command."""
     if "steps" in session:
         return last["step"] >= session["steps"]
     command = session.get("command", [])
     asked = command[command.index("--steps") + 1] if "--steps" in command[:-1] else None
-    return asked is None or _clock(last) >= int(asked)
+    return asked is None or reached(last) >= int(asked)
 
 
 def _maze_scores(path: Path) -> dict[str, float]:
@@ -226,40 +220,60 @@ def _note(path: Path) -> str:
     return " ".join(file.read_text(encoding="utf-8", errors="replace").split())
 
 
+def _settings(settings: dict[str, Any], schedule: dict[str, Any]) -> dict[str, Any]:
+    """Both together, for settings have moved from one to the other, without those that observe."""
+    both = _flat(settings) | _flat(schedule)
+    return {name: value for name, value in both.items() if name not in OBSERVING}
+
+
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Nested settings by the last part of their names, which are unique; lists as text."""
+    """Nested settings by the last part of their names, which are unique; lists as text.
+
+    A part that was chosen by name, {"kind": "linear", ...}, is that name and its own settings.
+    """
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
-            flat |= _flat(value)
+            inner = dict(value)
+            if "kind" in inner:
+                flat[name] = inner.pop("kind")
+            flat |= _flat(inner)
         else:
             flat[name] = json.dumps(value) if isinstance(value, list) else value
     return flat
 
 
-def _nearest_preset(
-    config: dict[str, Any], command: Sequence[str], offline: bool
+def _preset_and_changes(
+    config: dict[str, Any], settings: dict[str, Any], started: Sequence[dict[str, Any]]
 ) -> tuple[str, Changes]:
-    """The preset with the fewest changed settings; among equals the one that was asked for.
+    """The preset that the manifest names, and what differs from it.
 
-    Settings that only one side has came or went with a version of phimu, and are not compared.
+    Older manifests name none: then it is the preset with the fewest changed settings, among equals
+    the one in the command. Settings that only one side has came or went with a version of phimu,
+    and are not compared.
     """
-    here = _flat(config["settings"]) | _flat(config["schedule"])
     options = tuple(config.get("task_options", {}).items())
+    offline, stated = config.get("dataset") is not None, started[0].get("preset")
+    command = started[-1].get("command", [])
     nearest: tuple[int, bool, str, Changes] | None = None
-    for name in OFFLINE_PRESET_DESCRIPTIONS if offline else PRESETS:
+    for name in [stated] if stated else _preset_names(offline):
         try:
-            chosen: Any = (offline_preset if offline else preset)(config["agent"], name)
-        except InputError:  # an agent of another version
-            return "unknown preset", options
-        there = _flat(to_json(chosen.settings)) | _flat(to_json(chosen.schedule))
-        changes = tuple(
-            (field, value)
-            for field, value in here.items()
-            if field in there and field not in OBSERVING and value != there[field]
-        )
+            there = _preset_settings(config["agent"], name, offline)
+        except InputError:  # an agent or a preset of another version
+            continue
+        differ = [each for each in settings if each in there and settings[each] != there[each]]
+        changes = tuple((each, settings[each]) for each in sorted(differ))
         candidate = len(changes), name not in command, name, changes
         nearest = candidate if nearest is None else min(nearest, candidate, key=lambda c: c[:2])
     if nearest is None:
-        return "unknown preset", options
+        return stated or "unknown preset", options
     return nearest[2], nearest[3] + options
+
+
+def _preset_names(offline: bool) -> Sequence[str]:
+    return tuple(OFFLINE_PRESET_DESCRIPTIONS) if offline else PRESETS
+
+
+def _preset_settings(agent: str, name: str, offline: bool) -> dict[str, Any]:
+    chosen: Any = (offline_preset if offline else preset)(agent, name)
+    return _settings(to_json(chosen.settings), to_json(chosen.schedule))

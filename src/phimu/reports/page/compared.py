@@ -5,8 +5,7 @@ from itertools import groupby
 
 from phimu.reports.aggregates import Aggregate, aggregates
 from phimu.reports.comparison import Cell, Column, Row, Table, differences, ours
-from phimu.reports.page.markup import Html, tag
-from phimu.reports.page.numbers import (
+from phimu.reports.numbers import (
     NOT_RUN,
     Footnotes,
     number,
@@ -15,6 +14,7 @@ from phimu.reports.page.numbers import (
     span,
     thousands,
 )
+from phimu.reports.page.markup import Html, heads, join, scrolled, tag
 from phimu.reports.published import Published, published
 from phimu.reports.rows import Result
 from phimu.reports.statistics import Estimate
@@ -49,7 +49,7 @@ def study_section(table: Table, anchors: dict[str, str]) -> Html:
         "section",
         tag("h2", study.title),
         tag("p", _lead(study), class_="lead"),
-        scrolled(tag("table", _head(table.columns), tag("tbody", body), class_="compare")),
+        scrolled(_head(table.columns), tag("tbody", body), class_="compare"),
         _footnotes(notes),
         _settings(table),
         [
@@ -75,10 +75,6 @@ def _lead(study: Study) -> str:
     )
 
 
-def scrolled(table: Html) -> Html:
-    return tag("div", table, class_="scroll", tabindex=0)
-
-
 def _head(columns: Sequence[Column]) -> Html:
     groups = [
         tag("th", heading, colspan=len(list(group)), scope="colgroup")
@@ -93,9 +89,7 @@ def _head(columns: Sequence[Column]) -> Html:
         )
         for column in columns
     ]
-    return tag(
-        "thead", tag("tr", tag("th", "task", rowspan=2, scope="col"), groups), tag("tr", whose)
-    )
+    return join([tag("tr", tag("th", "task", rowspan=2, scope="col"), groups), tag("tr", whose)])
 
 
 def _row_head(row: Row, notes: Footnotes) -> Html:
@@ -146,7 +140,6 @@ def _settings(table: Table) -> Html | None:
     columns, found = differences(table)
     if not found:
         return None
-    heads = [tag("th", head, scope="col") for head in ["setting", *columns]]
     rows = [
         tag("tr", tag("th", name, scope="row"), [tag("td", f"{value}") for value in values])
         for name, values in found.items()
@@ -154,7 +147,7 @@ def _settings(table: Table) -> Html | None:
     return tag(
         "details",
         tag("summary", f"Settings that are not the same in all of ours ({len(found)})"),
-        scrolled(tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows))),
+        scrolled(heads(["setting", *columns]), tag("tbody", rows)),
     )
 
 
@@ -174,7 +167,7 @@ def _statistics(aggregate: Aggregate, name: str) -> Html:
                 [tag("td", text) for text in over],
             )
         )
-    heads = ["variant", "interquartile mean", *(f"P(above {label})" for label in aggregate.labels)]
+    names = ["variant", "interquartile mean", *(f"P(above {label})" for label in aggregate.labels)]
     return tag(
         "div",
         tag("h3", f"All tasks together, {aggregate.detail}"),
@@ -184,13 +177,7 @@ def _statistics(aggregate: Aggregate, name: str) -> Html:
             "95% intervals of a bootstrap within tasks; a task with one seed adds nothing to them.",
             class_="lead",
         ),
-        scrolled(
-            tag(
-                "table",
-                tag("thead", tag("tr", [tag("th", head, scope="col") for head in heads])),
-                tag("tbody", rows),
-            )
-        ),
+        scrolled(heads(names), tag("tbody", rows)),
         tag("div", class_="chart", data_profile=name),
         class_="statistics",
     )
@@ -229,9 +216,8 @@ def _details(
     lines = [_our_line(label, group, tasks) for label, group in _by_label(mine).items()]
     notes = Footnotes()
     lines += [_their_line(name, group, tasks, steps, notes) for name, group in by_method.items()]
-    titles = [tag("th", TASK_TITLES.get(task, task), scope="col") for task in tasks]
-    head = tag("tr", tag("th", "method", scope="col"), titles, tag("th", "source", scope="col"))
-    content = scrolled(tag("table", tag("thead", head), tag("tbody", lines), class_="published"))
+    head = heads(["method", *(TASK_TITLES.get(task, task) for task in tasks), "source"])
+    content = scrolled(head, tag("tbody", lines), class_="published")
     title = tag("summary", f"Every published score ({len(by_method)} methods)")
     return tag("details", title, content, _footnotes(notes))
 
