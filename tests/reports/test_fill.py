@@ -132,9 +132,13 @@ def test_scores_of_data_that_are_not_there_are_one_sentence(
 def test_a_lost_end_swallows_no_text(tmp_path: Path) -> None:
     write_run(tmp_path, CARTPOLE, "sac", [1.0])
     file = tmp_path / "page.md"
-    file.write_text("<!-- table: maze -->\nkept\n<!-- table: maze -->\n<!-- end -->\n")
-    with pytest.raises(InputError, match="does not end"):
-        filled(file, gather([tmp_path]))
+    for text in (
+        "<!-- table: maze -->\nkept\n<!-- table: maze -->\n<!-- end -->\n",
+        "<!-- table: maze --> kept\n<!-- end -->\nkept\n<!-- end -->\n",
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match="<!-- end --> below it"):
+            filled(file, gather([tmp_path]))
 
 
 def test_the_command_fills_all_files_or_none(

@@ -184,16 +184,6 @@ def _printed(row: Published, method: str = "") -> Cell:
     return Cell(row.mean, row.std, row.seeds, steps, notes, method)
 
 
-def _near(a: Cell, b: Cell) -> bool:
-    """Whether two means differ by less than their spreads together."""
-    return bool(abs(a.mean - b.mean) <= np.hypot(a.std or 0.0, b.std or 0.0))
-
-
-def _later(a: Cell, b: Cell) -> bool:
-    """Whether a mean is of more steps than another."""
-    return bool(a.steps and b.steps and min(a.steps) > max(b.steps))
-
-
 def _best(study: Study, rows: Sequence[Published]) -> dict[str, Cell]:
     """The highest mean on each task among those after as many steps, or of sets of data all."""
     comparable = [row for row in rows if row.steps in (None, study.steps)]
@@ -220,7 +210,9 @@ def _marked(columns: Sequence[Column], cells: Sequence[Cell | None]) -> list[Cel
         ]
         if cell is not None and rivals:
             rival = max(rivals, key=lambda other: other.mean)
-            near = _near(cell, rival) or _later(cell, rival)
+            spread = np.hypot(cell.std or 0.0, rival.std or 0.0)
+            later = cell.steps and rival.steps and min(cell.steps) > max(rival.steps)
+            near = bool(abs(cell.mean - rival.mean) <= spread or later)
             cell = cell._replace(ahead=cell.mean > rival.mean, near=near)
         marked.append(cell)
     return marked

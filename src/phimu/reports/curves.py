@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 from phimu.data.sets.scores import normalised_score
 from phimu.errors import InputError
 from phimu.runs.directory import CONFIG, RunDirectory, read_config
-from phimu.runs.json_form import config_hash, differences
+from phimu.runs.json_form import config_hash
 from phimu.runs.log import read_metrics
 
 Returns = dict[int, float]  # step to return
@@ -135,47 +134,36 @@ def _curve(label: str, group: _Group) -> Curve:
 
 def _labels(groups: Sequence[_Group]) -> list[str]:
     """The agent; then, where two are equal, the fields that differ; then the directory."""
-    labels = [group.config["agent"] for group in groups]
-    labels = _told_apart(labels, groups, _differing_fields)
-    return _told_apart(labels, groups, lambda same: [str(group.directory) for group in same])
-
-
-def _told_apart(
-    labels: Sequence[str],
-    groups: Sequence[_Group],
-    describe: Callable[[Sequence[_Group]], list[str]],
-) -> list[str]:
-    """The labels, with a description of its group behind each that is there more than once."""
-    result = list(labels)
-    for label, count in Counter(labels).items():
-        if count > 1:
-            same = [index for index, other in enumerate(labels) if other == label]
-            for index, detail in zip(same, describe([groups[i] for i in same]), strict=True):
-                result[index] = f"{label} ({detail})" if detail else label
-    return result
-
-
-def _differing_fields(groups: Sequence[_Group]) -> list[str]:
-    """Such as "bonus_scale=5.0, ridge=1.0"; dotted where the last part of a name is not enough."""
-    first, *others = [group.config for group in groups]
-    names = sorted({name for other in others for name in differences(first, other)})
-    short = [name.rpartition(".")[2] for name in names]
-    shown = [
-        last if short.count(last) == 1 else name for name, last in zip(names, short, strict=True)
-    ]
+    by_agent: dict[str, list[_Group]] = {}
+    for group in groups:
+        by_agent.setdefault(group.config["agent"], []).append(group)
+    labels = []
+    for group in groups:
+        agent = group.config["agent"]
+        differs = _differing_fields(group.config, [same.config for same in by_agent[agent]])
+        labels.append(f"{agent} ({differs})" if differs else agent)
     return [
-        ", ".join(
-            f"{text}={_value(group.config, name)}" for text, name in zip(shown, names, strict=True)
-        )
-        for group in groups
+        f"{label} ({group.directory})" if labels.count(label) > 1 else label
+        for label, group in zip(labels, groups, strict=True)
     ]
 
 
-def _value(config: dict[str, Any], dotted_name: str) -> str:
-    """What the field holds; a dash if it is absent."""
-    value: Any = config
-    for name in dotted_name.split("."):
-        if not isinstance(value, dict) or name not in value:
-            return "-"
-        value = value[name]
-    return value if isinstance(value, str) else json.dumps(value)
+def _differing_fields(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
+    """Such as "bonus_scale=5.0, ridge=1.0"; dotted where the last part of a name is not enough."""
+    own, *flat = (_dotted(each) for each in (config, *others))
+    fields = sorted({name for each in flat for name in each})
+    names = [name for name in fields if len({each.get(name, "-") for each in flat}) > 1]
+    last = {name: name.rpartition(".")[2] for name in names}
+    shown = {n: n if list(last.values()).count(last[n]) > 1 else last[n] for n in names}
+    return ", ".join(f"{shown[name]}={own.get(name, '-')}" for name in names)
+
+
+def _dotted(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Every field by its whole name, as text."""
+    flat: dict[str, str] = {}
+    for name, value in config.items():
+        if isinstance(value, dict):
+            flat |= _dotted(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value if isinstance(value, str) else json.dumps(value)
+    return flat

@@ -26,7 +26,7 @@ from phimu.studies.tables import STUDIES, TASK_TITLES
 
 OPENING = "<!-- table:"
 # No table holds another's opening: a lost end must not swallow the text up to the next one.
-MARKED = re.compile(rf"({OPENING} (.+?) -->\n)((?!{OPENING}).)*?(?=<!-- end -->)", re.DOTALL)
+MARKED = re.compile(rf"({OPENING} ([^\n]+?) -->\n)((?!{OPENING}).)*?(?=<!-- end -->)", re.DOTALL)
 OPTIONS = {name: {"preset", "data"} for name in STUDIES} | {
     "maze": set(),
     "evaluations": {"study", "task"},
@@ -46,7 +46,10 @@ def filled(file: Path, results: Sequence[Result]) -> str:
         raise InputError(f"There is no {file} to fill: name a Markdown file with tables.")
     text = file.read_text(encoding="utf-8")
     if text.count(OPENING) != len(MARKED.findall(text)):
-        raise InputError(f"{file} has a table that does not end: put <!-- end --> below it.")
+        raise InputError(
+            f"{file} has a table that is not filled: put its marker on a line of its own, and "
+            "<!-- end --> below it."
+        )
     return MARKED.sub(lambda found: found[1] + _asked(found[2], results, file), text)
 
 

@@ -47,40 +47,24 @@ class Result:
     """One run."""
 
     path: Path
-    task: str
-    """A Gymnasium id; offline the name of the set."""
+    task: str  # a Gymnasium id; offline the name of the set
     agent: str
     seed: int
-    preset: str
-    """As the manifest says; of older runs the one whose settings are nearest."""
-    changes: Changes
-    """Settings that differ from it, by name, then options of the task; lists as their text."""
-    study: str
-    """The study that it was a run of, as the manifest says; or nothing."""
-    variant: str
-    """The label of its variant in that study."""
-    settings: dict[str, Any]
-    """Every setting of agent and schedule that changes what is learned, by its name."""
-    metric: str
-    """`return`, or offline D4RL's `score` where there is one."""
-    steps: np.ndarray
-    """[evaluations] when; offline in updates of the policy."""
-    values: np.ndarray
-    """[evaluations] what was scored."""
-    done: int
-    """Environment steps, or updates of the policy, that the log has reached."""
-    finished: bool
-    """Whether it got as far as its last command asked for."""
-    sessions: list[dict[str, Any]]
-    """The manifest, then each later start."""
-    rows: list[dict[str, Any]]
-    """The metrics."""
-    maze: dict[str, float]
-    """The scores that `phimu heatmap` wrote; empty elsewhere."""
-    dataset: str | None
-    """The sha256 of the logged data that it learned from, if it did."""
-    note: str
-    """What its note.txt says: what a reader of its score should know."""
+    preset: str  # as the manifest says; of older runs the one whose settings are nearest
+    changes: Changes  # from the preset, by name, then options of the task; lists as their text
+    study: str  # that it was a run of, as the manifest says; or nothing
+    variant: str  # its label in that study
+    settings: dict[str, Any]  # of agent and schedule, as far as they change what is learned
+    metric: str  # `return`, or offline D4RL's `score` where there is one
+    steps: np.ndarray  # [evaluations] when; offline in updates of the policy
+    values: np.ndarray  # [evaluations] what was scored
+    done: int  # environment steps, or updates of the policy, that the log has reached
+    finished: bool  # whether it got as far as its last command asked for
+    sessions: list[dict[str, Any]]  # the manifest, then each later start
+    rows: list[dict[str, Any]]  # the metrics
+    maze: dict[str, float]  # the scores that `phimu heatmap` wrote; empty elsewhere
+    dataset: str | None  # the sha256 of the logged data that it learned from, if it did
+    note: str  # of note.txt: what a reader of its score should know
 
     @property
     def offline(self) -> bool:
@@ -170,7 +154,7 @@ def _result(path: Path, config: dict[str, Any]) -> Result:
             rows=rows,
             maze=maze,
             dataset=None if dataset is None else _text(dataset["sha256"]),
-            note=_note(path),
+            note=" ".join(_own_text(path / NOTE).split()),  # on one line
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
@@ -201,23 +185,20 @@ def _finished(last: dict[str, Any], session: dict[str, Any]) -> bool:
 
 
 def _maze_scores(path: Path) -> dict[str, float]:
-    file = path / SCORES
-    if not file.is_file() or file.is_symlink():
-        return {}
     try:
-        return {name: float(value) for name, value in json.loads(file.read_bytes()).items()}
+        found = json.loads(_own_text(path / SCORES) or "{}")
+        return {name: float(value) for name, value in found.items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{file} does not hold scores ({error}): `phimu heatmap` writes it again."
+            f"{path / SCORES} does not hold scores ({error}): `phimu heatmap` writes it again."
         ) from error
 
 
-def _note(path: Path) -> str:
-    """On one line."""
-    file = path / NOTE
+def _own_text(file: Path) -> str:
+    """Nothing if it is not there, or a link, which could lead out of the run."""
     if not file.is_file() or file.is_symlink():
         return ""
-    return " ".join(file.read_text(encoding="utf-8", errors="replace").split())
+    return file.read_text(encoding="utf-8", errors="replace")
 
 
 def _settings(settings: dict[str, Any], schedule: dict[str, Any]) -> dict[str, Any]:
@@ -255,19 +236,18 @@ def _preset_and_changes(
     options = tuple(config.get("task_options", {}).items())
     offline, stated = config.get("dataset") is not None, started[0].get("preset")
     command = started[-1].get("command", [])
-    nearest: tuple[int, bool, str, Changes] | None = None
+    found: list[tuple[str, Changes]] = []
     for name in [stated] if stated else _preset_names(offline):
         try:
             there = _preset_settings(config["agent"], name, offline)
         except InputError:  # an agent or a preset of another version
             continue
         differ = [each for each in settings if each in there and settings[each] != there[each]]
-        changes = tuple((each, settings[each]) for each in sorted(differ))
-        candidate = len(changes), name not in command, name, changes
-        nearest = candidate if nearest is None else min(nearest, candidate, key=lambda c: c[:2])
-    if nearest is None:
+        found.append((name, tuple((each, settings[each]) for each in sorted(differ))))
+    if not found:
         return stated or "unknown preset", options
-    return nearest[2], nearest[3] + options
+    nearest, changes = min(found, key=lambda each: (len(each[1]), each[0] not in command))
+    return nearest, changes + options
 
 
 def _preset_names(offline: bool) -> Sequence[str]:
