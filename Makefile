@@ -69,4 +69,4 @@ lock:
 
 clean:
 	rm -rf .venv dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

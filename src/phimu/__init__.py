@@ -6,23 +6,25 @@ Names are imported when first used, so that `import phimu` and `phimu --help` ar
 import importlib
 
 _HOMES = {
-    "Ctrl": "phimu.model",
-    "Sac": "phimu.model",
-    "Offline": "phimu.model",
-    "evaluate": "phimu.evaluation.episodes",
-    "learn_features": "phimu.features",
-    "open_set": "phimu.data.sets.opening",
-    "from_arrays": "phimu.data.sets.arrays",
-    "Contrastive": "phimu.representation.learner",
-    "Elliptical": "phimu.confidence",
-    "InputError": "phimu.errors",
+    "Ctrl": "phimu.model:CtrlModel",
+    "Sac": "phimu.model:SacModel",
+    "Offline": "phimu.model:OfflineModel",
+    "Model": "phimu.model:Model",
+    "evaluate": "phimu.evaluation.episodes:evaluate",
+    "learn_features": "phimu.features:learn_features",
+    "open_set": "phimu.data.sets.opening:open_set",
+    "from_arrays": "phimu.data.sets.arrays:from_arrays",
+    "Contrastive": "phimu.representation.contrastive:Contrastive",
+    "Elliptical": "phimu.confidence:Elliptical",
+    "InputError": "phimu.errors:InputError",
 }
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        module, _, attribute = _HOMES[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
     raise AttributeError(f"module 'phimu' has no attribute {name!r}")
 
 

@@ -30,7 +30,7 @@ class NotFinite(InputError):
 class Stopped(Exception):
     """A signal ended a command; a training run was saved first."""
 
-    def __init__(self, number: int, after: str = "the same command resumes."):
+    def __init__(self, number: int, after: str = "re-run to resume."):
         super().__init__(f"stopped by {signal.Signals(number).name}; {after}")
         self.number = number
         self.exit_code = 128 + number

@@ -1,6 +1,5 @@
 """phi and mu from arrays of transitions, without an environment: a density, an uncertainty."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,13 +7,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from phimu.agents.presets import SMALL_FEATURES
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
 from phimu.normalisation import RunningNormaliser, normalise_batch
-from phimu.representation.learner import Contrastive, Representation
+from phimu.representation.contrastive import Contrastive, ContrastiveState
 from phimu.representation.negatives import Negatives
+from phimu.representation.ratio import Exponential
 from phimu.types import Batch, Spec
+
+# Ranking alone leaves the scale of each row free; a density wants it held at one.
+DENSITY = Contrastive(
+    ratio=Exponential(
+        phi_output="unit_variance",
+        temperature=1.0,
+        learn_temperature=True,
+        marginal_weight=0.1,
+    ),
+    noise=Negatives(random_share=0.0),
+    feature_sizes=(256, 256),
+    feature_dim=256,
+    feature_layer_norm=True,
+)
 
 
 class LearnedFeatures:
@@ -24,7 +37,7 @@ class LearnedFeatures:
         self,
         settings: Contrastive,
         normaliser: RunningNormaliser,
-        representation: Representation,
+        representation: ContrastiveState,
         metrics: dict[str, float],
     ):
         self.settings, self.metrics = settings, metrics
@@ -40,13 +53,13 @@ class LearnedFeatures:
         """mu(s'), with the mean of one under p that the linear ratio has: [K, d]."""
         slow = self._representation.slow
         mu = slow.mu(self._normaliser(jnp.asarray(next_observation, jnp.float32)))
-        return np.asarray(mu / slow.mu_mean if self.settings.ratio == "linear" else mu)
+        return np.asarray(mu if slow.mu_mean is None else mu / slow.mu_mean)
 
     def density_ratio(
         self, observation: np.ndarray, action: np.ndarray, next_observation: np.ndarray
     ) -> np.ndarray:
         """P(s'|s,a) / p(s') of every (s, a) [B] with every s' [K]: [B, K]."""
-        ratios = self.settings.slow_log_ratio(
+        ratios = self.settings.log_ratio(
             self._representation,
             jnp.asarray(self.phi(observation, action)),
             self._normaliser(jnp.asarray(next_observation, jnp.float32)),
@@ -75,8 +88,7 @@ def learn_features(
     next_observation: np.ndarray,
     reward: np.ndarray | None = None,
     *,
-    settings: Contrastive | None = None,
-    negatives: int = 256,
+    settings: Contrastive = DENSITY,
     batch_size: int = 256,
     updates: int = 5_000,
     seed: int = 0,
@@ -98,23 +110,25 @@ def learn_features(
         **arrays,
         reward=_checked("reward", reward, len(observation), ndim=1),
         terminated=np.zeros(len(observation), np.float32),
+        truncated=np.zeros(len(observation), np.float32),
     )
-    # Ranking alone leaves the scale of each row free; a density wants it held at one.
-    settings = settings or replace(SMALL_FEATURES, marginal_weight=0.1)
-    noise = Negatives(negatives=negatives, random_share=0.0)
+    if settings.noise.random_share:
+        raise InputError(
+            f"random_share is {settings.noise.random_share}: arrays have no random trajectories "
+            "apart from them; give 0."
+        )
     spec = Spec(data.observation.shape[1], data.action.shape[1])
     state = settings.init(spec, jax.random.PRNGKey(seed))
     state = jax.tree.map(jnp.copy, state)
     normaliser = RunningNormaliser(spec.observation_dim).include(jnp.asarray(data.observation))
     rng = np.random.default_rng(seed)
     metrics: dict[str, Any] = {}
-    for _ in range(updates):
+    for update in range(updates):
         rows = rng.integers(0, len(observation), batch_size)
-        others = rng.integers(0, len(observation), negatives)
+        others = rng.integers(0, len(observation), settings.noise.negatives)
         batch = Batch(*(column[rows] for column in data))
-        state, metrics = _update(
-            settings, noise, state, normaliser, batch, data.next_observation[others]
-        )
+        negatives = data.next_observation[others]
+        state, metrics = _update(settings, state, normaliser, batch, negatives, seed, update)
     return LearnedFeatures(
         settings, normaliser, state, {name: float(value) for name, value in metrics.items()}
     )
@@ -131,21 +145,23 @@ def _checked(name: str, value: np.ndarray, rows: int, ndim: int = 2) -> np.ndarr
     return array
 
 
-@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
 def _update(
     settings: Contrastive,
-    noise: Negatives,
-    state: Representation,
+    state: ContrastiveState,
     normaliser: RunningNormaliser,
     batch: Batch,
-    others: jax.Array,
+    negatives: jax.Array,
+    seed: int,
+    update: int,
 ) -> Any:
-    return settings.update(state, normalise_batch(normaliser, batch), normaliser(others), noise)
+    key = jax.random.fold_in(jax.random.PRNGKey(seed), update)
+    return settings.update(state, normalise_batch(normaliser, batch), normaliser(negatives), key)
 
 
 @jax.jit
 def _phi(
-    state: Representation, normaliser: RunningNormaliser, observation: Any, action: Any
+    state: ContrastiveState, normaliser: RunningNormaliser, observation: Any, action: Any
 ) -> jax.Array:
     observation = jnp.asarray(observation, jnp.float32)
     return state.slow.phi(normaliser(observation), jnp.asarray(action, jnp.float32))

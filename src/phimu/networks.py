@@ -1,8 +1,7 @@
 """Small networks: MLPs, Fourier inputs, the tanh-Gaussian."""
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -36,20 +35,6 @@ def multiply(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 Precision = Literal["float32", "bfloat16"]
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def in_own_precision(method: Method) -> Method:
-    """Multiply in `self.precision` within a method; weights and sums stay in float32."""
-
-    @functools.wraps(method)
-    def within(self: Any, *args: Any) -> Any:
-        if self.precision == "float32":
-            return method(self, *args)
-        with jax.default_matmul_precision(self.precision):
-            return method(self, *args)
-
-    return cast(Method, within)
 
 
 def transposed(x: jax.Array) -> jax.Array:
@@ -208,6 +193,11 @@ class Deterministic(eqx.Module):
 
     def mode(self, observation: jax.Array) -> jax.Array:
         return jnp.tanh(self.network(observation))
+
+    def sample(self, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The mode too, for the policy has no noise of its own; its density has no logarithm."""
+        action = self.mode(observation)
+        return action, jnp.full(action.shape[:-1], jnp.inf)
 
 
 def norm(tree: Any) -> jax.Array:

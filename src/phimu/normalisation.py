@@ -82,9 +82,9 @@ class Acting(NamedTuple):
     """What acting needs of an agent's state: little, because each array makes a call slower."""
 
     normaliser: Normaliser
-    actor: Any  # TanhGaussian, or another policy with a `mode`
+    policy: Any  # with `mode` and `sample`
 
     def act(self, observation: jax.Array, key: jax.Array, deterministic: bool) -> jax.Array:
         """Actions in [-1, 1] for observations [..., D]: the mode, or a sample."""
         seen = self.normaliser(observation)
-        return self.actor.mode(seen) if deterministic else self.actor.sample(seen, key)[0]
+        return self.policy.mode(seen) if deterministic else self.policy.sample(seen, key)[0]

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from phimu.data.logged import OfflineSet
+from phimu.data.sets.opening import open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, NotFinite, Stopped
@@ -25,7 +25,7 @@ from phimu.runs.provenance import command_line
 from phimu.runs.stopping import Stop, stop_requests
 from phimu.training.compilation import cache_compilation
 from phimu.training.devices import use_devices
-from phimu.training.offline import OfflineRun
+from phimu.training.offline import OfflineRun, preparation
 from phimu.training.online import OnlineRun
 from phimu.training.streams import EVALUATE, stream
 from phimu.training.threads import threads_in_use
@@ -41,30 +41,30 @@ def _say(text: str) -> None:
 
 
 def load_run(path: Path, say: Any = _say, data: OfflineSet | None = None) -> tuple[RunConfig, Run]:
-    """A finished or broken-off run as it was at its last checkpoint; offline also with a set."""
+    """A finished or broken-off run as it was at its last checkpoint; offline also with data."""
     config = load_config(path)
     saved = checkpoint.load_last(path, say)
-    run: Run = online_run(config) if config.dataset is None else offline_run(config, data)
+    run = new_run(config, data=data)
     run.restore(saved, say)
     return config, run
 
 
-def online_run(config: RunConfig, devices: int = 1, task: Task | None = None) -> OnlineRun:
-    """The run of a configuration at its beginning; in `task`, where that has no Gymnasium id."""
-    settings: Any = config.settings
-    schedule: Any = config.schedule
+def new_run(
+    config: RunConfig,
+    task: Task | None = None,
+    data: OfflineSet | None = None,
+    devices: int = 1,
+) -> Run:
+    """The run of a configuration at its beginning.
+
+    `task` is for one that has no Gymnasium id. A run on logged data can act without `data`, but
+    not learn.
+    """
+    if config.dataset is not None:
+        return OfflineRun(config.settings, config.dataset.spec, config.schedule, config.seed, data)
     if task is None:
         task = open_task(config.task, **config.task_options)
-    return OnlineRun(settings, task, schedule, config.seed, devices)
-
-
-def offline_run(config: RunConfig, data: OfflineSet | None = None) -> OfflineRun:
-    """The same on logged data; without it the run can act but not learn."""
-    settings: Any = config.settings
-    schedule: Any = config.schedule
-    if config.dataset is None:
-        raise InputError(f"{config.task} is no set of transitions.")
-    return OfflineRun(settings, config.dataset.spec, schedule, config.seed, data)
+    return OnlineRun(config.settings, task, config.schedule, config.seed, devices)
 
 
 @dataclass(frozen=True)
@@ -83,44 +83,50 @@ class Output:
     """Also log to this Weights & Biases project."""
 
 
-def train(config: RunConfig, steps: int, output: Output, devices: int = 1) -> RunDirectory:
-    """Run to `steps` environment steps, from the last checkpoint if there is one."""
-    if steps < 1:
-        raise InputError(f"steps is {steps}: give at least 1 environment step.")
+@dataclass(frozen=True)
+class Order:
+    """A run and how far it is to be trained."""
+
+    config: RunConfig
+    steps: int
+    """Environment steps; on logged data updates of the policy, before which the others come."""
+    data: str | None = None
+    """Where the logged data is, as `phimu train` takes it."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """What the manifest says of the run: its preset, and its place in a study."""
+
+    @property
+    def last_step(self) -> int:
+        """Where its checkpoints end."""
+        before = 0 if self.config.dataset is None else preparation(self.config.settings)
+        return before + self.steps
+
+    def facts(self) -> dict[str, Any]:
+        """Of a session that carries it out."""
+        return {"steps": self.last_step} | ({} if self.data is None else {"data": self.data})
+
+
+def train(
+    order: Order, output: Output, data: OfflineSet | None = None, devices: int = 1
+) -> RunDirectory:
+    """Carry out an order, from the last checkpoint if there is one.
+
+    What cannot begin leaves nothing behind.
+    """
+    if order.steps < 1:
+        raise InputError(f"steps is {order.steps}: give at least 1.")
     use_devices(devices)
     cache_compilation()
-    run = online_run(config, devices)
-    return _carry_on(config, run, lambda _: run.advance(), run.task.suite, steps, output, devices)
-
-
-def train_offline(config: RunConfig, data: OfflineSet, steps: int, output: Output) -> RunDirectory:
-    """All phases, the policy's to `steps` updates, from the last checkpoint if there is one."""
-    if steps < 1:
-        raise InputError(f"steps is {steps}: give at least 1 update of the policy.")
-    cache_compilation()
-    run = offline_run(config, data)
-    until = run.preparation + steps
-
-    def advance(stop: Stop) -> None:
-        run.advance(until, stop.at_once)
-
-    return _carry_on(config, run, advance, data.layout, until, output)
-
-
-def _carry_on(
-    config: RunConfig,
-    run: Run,
-    advance: Callable[[Stop], None],
-    suite: str,
-    steps: int,
-    output: Output,
-    devices: int = 1,
-) -> RunDirectory:
-    """Take up the run's directory, or make it: what cannot begin has left nothing behind."""
+    config, steps, layout = order.config, order.last_step, ""
+    if config.dataset is not None:
+        layout = config.dataset.layout
+        data = data or open_set(order.data or "", config.dataset.sha256)
+    run = new_run(config, data=data, devices=devices)
+    suite = run.task.suite if isinstance(run, OnlineRun) else layout
     path = output.run_dir or config.path(output.runs, suite)
     with locked(path, _say):
-        facts = {"threads": threads_in_use(), "devices": devices, "steps": steps}
-        directory = open_run(path, config.to_json(), command_line(), facts)
+        facts = {"threads": threads_in_use(), "devices": devices, **order.facts()}
+        directory = open_run(path, config.to_json(), command_line(), facts, order.about)
         saved = checkpoint.load(directory.checkpoints, say=_say)
         if saved is not None:
             run.restore(saved, say=_say)
@@ -136,7 +142,7 @@ def _carry_on(
         with Progress(steps, run.step, output.quiet) as progress, stop_requests() as stop:
             progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
             try:
-                _Session(config, run, advance, steps, directory, log, progress, stop).loop(due)
+                _Session(config, run, steps, directory, log, progress, stop).loop(due)
             except NotFinite as error:
                 raise InputError(
                     f"{error}{_save_batch(directory.path, run.step, error)}"
@@ -146,6 +152,18 @@ def _carry_on(
                 if isinstance(run, OnlineRun):
                     run.task.close()
     return directory
+
+
+def order_of(path: Path, steps: int | None = None) -> Order:
+    """What brings the run in a directory on: to where its last session was to end, or `steps`."""
+    config = load_config(path)
+    *_, last = sessions(path)
+    data = next((each["data"] for each in reversed(sessions(path)) if "data" in each), None)
+    if steps is None:
+        if "steps" not in last:
+            raise InputError(f"{path} does not say how far it was to be trained: give --steps.")
+        steps = last["steps"] - Order(config, 0).last_step
+    return Order(config, steps, data)
 
 
 def _compare_sessions(path: Path) -> None:
@@ -202,7 +220,6 @@ class _Session:
 
     config: RunConfig
     run: Run
-    advance: Callable[[Stop], None]
     steps: int
     directory: RunDirectory
     log: MetricsLog
@@ -221,7 +238,7 @@ class _Session:
             while due or run.step < self.steps:
                 if not due:
                     self.stop.check()
-                    self.advance(self.stop)
+                    self._advance()
                     self._log_training()
                     due = bool(schedule.evaluate_every) and self._at(schedule.evaluate_every)
                     due = due and run.kind == "train"  # there is a policy to evaluate
@@ -236,6 +253,12 @@ class _Session:
             if run.step != saved_at:
                 self._save(due)
             raise
+
+    def _advance(self) -> None:
+        if isinstance(self.run, OfflineRun):
+            self.run.advance(self.steps, self.stop.at_once)
+        else:
+            self.run.advance()
 
     def _at(self, every: int) -> bool:
         """Whether something is done after this step; at the last one everything is."""

@@ -1,7 +1,7 @@
-"""The words every layer shares: sizes, a batch of transitions, and metrics."""
+"""The words every layer shares: sizes, a batch of transitions, where it comes from, metrics."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import jax
 import numpy as np
@@ -19,10 +19,54 @@ class Spec(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """B transitions (s, a, r, s'); `terminated` is 1.0 where s' has no future, so no bootstrap."""
+    """B transitions (s, a, r, s').
+
+    `terminated` is 1.0 where s' has no future, so no bootstrap; `truncated` where the episode was
+    cut there, by a time limit for instance, though s' has one.
+    """
 
     observation: Array  # [B, observation_dim]
     action: Array  # [B, action_dim], in [-1, 1]
     reward: Array  # [B]
     next_observation: Array  # [B, observation_dim]
     terminated: Array  # [B], float
+    truncated: Array  # [B], float
+
+
+class Sample(NamedTuple):
+    """B transitions of a store, and where they lie in it."""
+
+    rows: Array  # [B, width]: one array goes to a device faster than six
+    index: Array  # [B]
+    columns: dict[str, Array]  # [B, ...] each: what was computed once of these rows
+
+
+class Store(Protocol):
+    """Transitions to learn from.
+
+    `rng` is a NumPy generator for a store on the host, a JAX key for one on a device, where draws
+    are part of the compiled update.
+    """
+
+    spec: Spec
+    batch_size: int
+
+    def __len__(self) -> int: ...
+
+    def sample(self, rng: Any) -> Sample:
+        """`batch_size` transitions, uniformly and with replacement."""
+
+    def sample_next(self, size: int, rng: Any) -> Array:
+        """Next observations of the whole store: [size, observation_dim]."""
+
+    def sample_random_next(self, size: int, rng: Any) -> Array:
+        """Next observations of random trajectories: [size, observation_dim]."""
+
+    def later(self, index: Array, steps: Any) -> tuple[Array, Array]:
+        """s' of the row `steps` rows later in the episode, and whether it goes on that long."""
+
+    def latest(self, size: int) -> Batch:
+        """The last `size` transitions, in order."""
+
+    def pairs(self, size: int, rng: Any) -> tuple[Array, Array]:
+        """Up to `size` distinct (observation, action) rows; all of them if there are no more."""

@@ -1,11 +1,6 @@
-import os
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from phimu.reports import statistics
 from phimu.reports.statistics import (
     bootstrap,
     interquartile_mean,
@@ -15,9 +10,6 @@ from phimu.reports.statistics import (
     probability_of_improvement,
     resampled,
 )
-
-sys.path.insert(0, str(Path(__file__).parent))
-import rliable_differences
 
 
 def random_scores(seed: int, tasks: int = 4) -> list[np.ndarray]:
@@ -92,14 +84,3 @@ def test_bootstrap_repeats_and_has_no_spread_where_there_is_none() -> None:
     same = [np.full(4, 2.0)]
     assert bootstrap(interquartile_mean, same) == (2.0, 2.0, 2.0)
     assert interval(np.arange(1001.0)) == pytest.approx((25.0, 975.0))
-
-
-@pytest.mark.slow  # rliable alone takes seconds to import
-def test_equal_to_rliable() -> None:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    venv = cache / "phimu" / rliable_differences.VENV
-    if not (venv / "installed.txt").exists():
-        pytest.skip("rliable is not there: python tests/studies/rliable_differences.py installs it")
-    found = rliable_differences.child(venv, statistics.__file__, matrices=3)
-    assert len(found["largest difference"]) == 6
-    assert max(found["largest difference"].values()) < 1e-6

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from phimu.agents.offline_presets import offline_preset
-from phimu.agents.presets import override, preset
+from phimu.agents import preset
 from phimu.runs.config import Dataset, RunConfig
+from phimu.settings import override
 
 VERSIONS = {"python": "3.11.7", "jax": "0.10.2", "phimu": "0.1.0", "mujoco": "3.17.0"}
 
@@ -32,7 +32,7 @@ def write_run(
 
     `facts` are what the manifest says beyond what older versions wrote: preset, study, variant.
     """
-    found: Any = override((offline_preset if offline else preset)(agent, chosen), changes or {})
+    found = override(preset(agent, chosen, offline), changes or {})
     dataset = Dataset("d4rl", sha256, 11, 3, "Hopper-v4") if offline else None
     config = RunConfig(task, agent, *found, seed, options or {}, dataset)
     path = config.path(root, "written")

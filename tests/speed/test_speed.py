@@ -1,6 +1,5 @@
 """What the benchmark counts is what an update does, and what it times is a run of its own."""
 
-import sys
 from collections import Counter
 
 import jax
@@ -11,7 +10,7 @@ from phimu.agents.presets import override, preset
 from phimu.data.replay import Replay
 from phimu.errors import InputError
 from phimu.reports.figures import scaling_curves
-from phimu.speed import loop, peers, scaling, updates
+from phimu.speed import loop, scaling, updates
 from phimu.speed.updates import Product
 
 
@@ -109,59 +108,3 @@ def test_scaling_times_every_size_and_is_drawn(monkeypatch, tmp_path):
     assert curve.exponent == scaling.exponent(curve.sizes, curve.milliseconds)
     scaling_curves(tmp_path / "scaling.png", [curve, curve])
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
-
-
-def fake_venv(path, script):
-    """A venv whose python is a shell script."""
-    (path / "bin").mkdir(parents=True)
-    python = path / "bin" / "python"
-    python.write_text(f"#!/bin/sh\n{script}\n")
-    python.chmod(0o755)
-    return path
-
-
-def test_peers_are_compared_by_their_best_round(monkeypatch, tmp_path):
-    script = """echo '{"version": "1.2", "steps_per_second": 50, "first_update_seconds": 3.0,'\\
-' "memory_mb": 400.0}'"""
-    rounds = {"sac": iter([90.0, 100.0]), "ctrl-ucb-m": iter([60.0, 55.0])}
-    own = {"first_update_seconds": 6.0, "memory_mb": 200.0}
-    monkeypatch.setattr(
-        peers, "run_ours", lambda job: {"steps_per_second": next(rounds[job.agent.agent]), **own}
-    )
-    sac, ctrl, first, second = peers.peer_speeds(fake_venv(tmp_path, script), rounds=2, steps=10)
-    assert sac == ("phimu sac 256-256", 100.0, 1.0, 0.6, 6.0, 200.0)
-    assert ctrl.name == "phimu ctrl-ucb-m 256-256-256"
-    assert first == ("stable-baselines3 1.2", 50, 2.0, 1.2, 3.0, 400.0)
-    assert second.name == "sbx-rl 1.2"
-
-
-def test_peers_that_cannot_be_had_are_one_sentence(monkeypatch, tmp_path):
-    monkeypatch.setattr(peers, "run_ours", lambda job: {"steps_per_second": 1.0})
-    with pytest.raises(InputError, match="is no virtual environment"):
-        peers.peer_speeds(tmp_path / "absent", rounds=1, steps=1)
-    broken = fake_venv(tmp_path / "broken", "echo 'No module named sbx' >&2; exit 1")
-    with pytest.raises(InputError, match=r"could not be timed with .*python: No module named sbx"):
-        peers.peer_speeds(broken, rounds=1, steps=1)
-
-
-def test_an_installation_that_fails_is_one_sentence_and_is_tried_again(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    make = tmp_path / "make"  # stands in for `python -m venv --clear PATH`
-    pip = "echo 'ERROR: no such version'; exit 1"
-    make.write_text(
-        f"""#!/bin/sh
-mkdir -p "$4/bin"
-echo "#!/bin/sh
-{pip}" > "$4/bin/python"
-chmod +x "$4/bin/python"
-"""
-    )
-    make.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(make))
-    for _ in range(2):
-        said = []
-        with pytest.raises(InputError, match=r"peers \(no such version\); check") as caught:
-            peers.own_venv(said.append)
-        assert "\n" not in str(caught.value)
-        assert len(said) == 1
-        assert said[0].startswith("Installing torch==2.13.0 stable-baselines3 ")

@@ -9,7 +9,6 @@ import pytest
 
 from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.confidence import Elliptical
-from phimu.errors import InputError
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.learner import Contrastive
@@ -74,33 +73,17 @@ def test_the_quickest_rounds_and_the_median_ratio_count():
     assert offline.compare(("a", "b"), 100, rounds) == ("a", 100.0, "b", 100 / 3, 4.0, 6.0)
 
 
-def fake_venv(path, script):
-    """A venv whose python is a shell script."""
-    (path / "bin").mkdir(parents=True)
-    python = path / "bin" / "python"
-    python.write_text(f"#!/bin/sh\n{script}\n")
-    python.chmod(0o755)
-    return path
-
-
-def test_theirs_runs_in_turns_with_ours(monkeypatch, tmp_path):
-    script = """test "$OMP_NUM_THREADS" = 1 || exit 1
-echo '{"version": "1.2", "loop": [2.0, 3.0], "alone": [0.5, 0.5]}'"""
+def test_columns_are_compared_with_none_for_each_planner(monkeypatch):
     asked = []
 
     def ours(names, rounds, steps, rows):
-        asked.append(names[0])
-        return [[[1.0, 1.0]] * len(names)] * rounds
+        asked.append((names, rows))
+        return [[[1.0, 2.0], [3.0, 8.0]]] * rounds
 
     monkeypatch.setattr(offline, "run_ours", ours)
-    found = offline.offline_speeds(fake_venv(tmp_path, script), rounds=2, steps=10, rows=1_000)
-    assert [row.ratio for row in found] == [1.0, 1.0, 2.0, 0.5]
-    assert [row.processor_ratio for row in found] == [1.0, 1.0, 3.0, 0.5]
-    assert asked[2:] == ["td3-bc 256-256"] * 2
-    assert found[2].other == "d3rlpy 1.2 TD3+BC"
-    assert found[2].others_updates_per_second == 5
-
-
-def test_a_peer_that_cannot_be_had_is_one_sentence(tmp_path):
-    with pytest.raises(InputError, match="is no virtual environment"):
-        offline.offline_speeds(tmp_path, 1, 1)
+    found = offline.offline_speeds(rounds=2, steps=10, rows=1_000)
+    first, second = offline.PLANNERS
+    assert found[0].name == f"{first}, columns computed once"
+    assert found[1].other == f"{second}, phi computed for each batch"
+    assert [(row.ratio, row.processor_ratio) for row in found] == [(3.0, 4.0)] * 2
+    assert asked == [([row.name, row.other], 1_000) for row in found]

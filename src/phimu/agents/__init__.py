@@ -1,1 +1,97 @@
-"""One file per agent, which reads like its pseudocode; here, their names and presets."""
+"""The registry: every agent by name, what it is, what it learns from, and its presets.
+
+Another agent is a file of its own that ends with its presets, a line in AGENTS and a page in docs.
+Nothing is imported before it is asked for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from phimu.errors import InputError
+
+if TYPE_CHECKING:
+    from phimu.agents.schedule import Preset, Presets
+
+
+class Entry(NamedTuple):
+    """An agent's line in the registry."""
+
+    module: str
+    summary: str
+    online: str | None = None  # the name of its presets for an environment, if it learns in one
+    logged: str | None = None  # of those for logged data
+    page: str = ""  # in docs, if not the agent's own name
+
+    def presets(self, logged: bool) -> "Presets":
+        """Empty where it does not learn so."""
+        name = self.logged if logged else self.online
+        return {} if name is None else getattr(importlib.import_module(self.module), name)
+
+
+AGENTS = {
+    "ctrl-ucb-m": Entry(
+        "phimu.agents.ctrl_ucb",
+        "CTRL-UCBM: contrastive phi, elliptical bonus, two-layer critic on phi",
+        online="UCBM",
+        page="ctrl-ucb",
+    ),
+    "ctrl-ucb-l": Entry(
+        "phimu.agents.ctrl_ucb",
+        "CTRL-UCBL: the same with a linear critic and phi made to predict the bonus",
+        online="UCBL",
+        page="ctrl-ucb",
+    ),
+    "sac": Entry(
+        "phimu.agents.sac",
+        "soft actor-critic: the same planner on (s, a); critic two_layer or three_layer",
+        online="ONLINE",
+        logged="LOGGED",
+    ),
+    "ctrl-lcb": Entry(
+        "phimu.agents.ctrl_lcb",
+        "CTRL-LCB: contrastive phi of the dataset, elliptical penalty, careful actor on phi",
+        logged="LOGGED",
+    ),
+    "brac": Entry(
+        "phimu.agents.brac",
+        "behaviour-regularised actor-critic on (s, a): CTRL-LCB without phi and penalty",
+        logged="LOGGED",
+    ),
+    "cpc": Entry(
+        "phimu.agents.cpc",
+        "the same on a contrastive embedding of s alone, without penalty",
+        logged="LOGGED",
+    ),
+    "td3-bc": Entry(
+        "phimu.agents.td3_bc",
+        "TD3+BC: deterministic, pulled towards the actions of the dataset",
+        logged="LOGGED",
+    ),
+}
+PRESETS = {
+    "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, no bonus",
+    "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
+    "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
+    "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic",
+    "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
+    "maze-exponential": "the same with the exponential ratio",
+}
+
+
+def learners(logged: bool) -> dict[str, Entry]:
+    """The agents that learn in an environment, or those that learn from logged data."""
+    return {
+        name: entry for name, entry in AGENTS.items() if (entry.logged if logged else entry.online)
+    }
+
+
+def preset(agent: str, name: str, logged: bool = False) -> "Preset":
+    """The settings of an agent under a preset, in an environment or on logged data."""
+    known = learners(logged)
+    if agent not in known:
+        learn = "learn from logged data" if logged else "train in an environment"
+        raise InputError(f"agent is {agent!r}: to {learn} choose one of {', '.join(known)}.")
+    presets = known[agent].presets(logged)
+    if name not in presets:
+        raise InputError(f"preset is {name!r}: {agent} has {', '.join(presets)}.")
+    return presets[name]

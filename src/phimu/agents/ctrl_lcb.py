@@ -1,254 +1,286 @@
 """CTRL-LCB, Algorithm 2: learn phi from logged data, take the elliptical penalty, plan on phi."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from phimu.agents import schedule
+from phimu.agents.protocol import Drawn, Feed, Phase
+from phimu.agents.schedule import Preset, Presets
 from phimu.confidence import Elliptical, Kernel, kernel, median_distance
-from phimu.data.device_set import DeviceSet, Drawn
+from phimu.data.device_set import DeviceSet
 from phimu.errors import InputError
-from phimu.networks import Precision, in_own_precision
-from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
-from phimu.planning.behaviour import DIVERGENCES, Behaviour, BehaviourCloning
-from phimu.planning.critics import smaller
-from phimu.planning.soft_actor_critic import Phi, Planner, SoftActorCritic
-from phimu.representation.learner import Contrastive, Representation
+from phimu.networks import TanhGaussian
+from phimu.planning.behaviour import (
+    CLONED_QUICKLY,
+    NOT_HELD,
+    BehaviourCloning,
+    BehaviourCloningState,
+    Regularisation,
+)
+from phimu.planning.critics import BesidePhi, beside, smaller
+from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
+from phimu.representation import REPRESENTATIONS
+from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
-from phimu.types import Batch, Metrics, Spec
+from phimu.representation.ratio import Exponential
+from phimu.representation.seam import Phi
+from phimu.settings import part
+from phimu.types import Metrics, Spec, Store
 
-CHUNK = 8_192  # rows of the set whose phi is computed at once
+CHUNK = 8_192  # rows of the dataset whose phi is computed at once
 
 
-class LcbState(NamedTuple):
-    normaliser: Normaliser
-    representation: Representation
-    behaviour: Behaviour
-    kernel: Kernel  # of penalty_features; empty where the penalty is of phi itself
+class CtrlLcbState(NamedTuple):
+    representation: Any
+    behaviour: BehaviourCloningState
+    kernel: Kernel | None  # of the penalty's random features; None: the penalty is of phi itself
     whitening: jax.Array  # [d, d], of the covariance; or [m, m], of the kernel's features
-    planner: Planner
-
-    @property
-    def acting(self) -> Acting:
-        return Acting(self.normaliser, self.planner.actor)
+    planner: SoftActorCriticState
 
 
 @dataclass(frozen=True)
 class CtrlLcb:
     """CTRL-LCB: CTRL-UCB with the sign of the elliptical term turned, and a careful actor."""
 
-    representation: Contrastive = field(default_factory=Contrastive)
-    noise: Negatives = field(default_factory=lambda: Negatives(random_share=0.0))
-    confidence: Elliptical = field(default_factory=lambda: Elliptical(bonus_scale=1.0))
-    behaviour: BehaviourCloning = field(default_factory=BehaviourCloning)
-    planner: SoftActorCritic = field(default_factory=SoftActorCritic)
+    representation: Any = part(Contrastive(noise=Negatives(random_share=0.0)), REPRESENTATIONS)
+    """How phi is learned: a Representation (phimu.representation.seam)."""
+    confidence: Elliptical = Elliptical(bonus_scale=1.0)
+    behaviour: BehaviourCloning = BehaviourCloning()
+    regularisation: Regularisation = Regularisation()
+    planner: SoftActorCritic = SoftActorCritic()
     representation_updates: int = 200_000
     """Updates of phi and mu, before the policy's; then phi is frozen."""
-    divergence: Literal["cross_entropy", "kl_primal"] = "cross_entropy"
-    """How far the policy is from the behaviour: cross_entropy as published, or kl_primal."""
-    normalise_observations: bool = False
-    """By the set's mean and variance, for phi, mu, the actor and the behaviour."""
-    raw_beside_phi: bool = False
-    """Whether the critic also reads (s, a) beside phi, unscaled; the paper's reads phi alone."""
-    next_noise: float = 0.0
-    """Standard deviation of noise added to s' before contrast, in the units phi sees."""
-    penalty_features: int = 0
-    """If given, the penalty is of so many random features of phi, not of phi itself: see Kernel."""
-    penalty_width: float = 0.45
-    """Width of their kernel, as a share of the median distance between phi of the set."""
+    beside_phi: BesidePhi = "nothing"
+    """What the critic reads beside phi: nothing, as in the paper; the pair (s, a); or scaled_pair,
+    (s, a) multiplied so that at unit variance it weighs as much as phi."""
+    penalty_kernel: tuple[int, float] | None = None
+    """If given, the penalty is of random features of phi, not of phi itself: how many, and the
+    width of their kernel as a share of the median distance between phi of the dataset."""
     precompute: bool = True
-    """Keep phi(s, a) of the whole set: faster, for 4 bytes times its rows times feature_dim."""
-    precision: Precision = "float32"
-    """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
+    """Keep phi(s, a) of the whole dataset: faster, for 4 bytes a row and component of phi."""
 
     def __post_init__(self) -> None:
         if self.representation_updates < 1:
             raise InputError(
                 f"representation_updates is {self.representation_updates}: give at least 1."
             )
-        if self.penalty_features < 0 or self.penalty_width <= 0:
+        if self.penalty_kernel is not None and min(self.penalty_kernel) <= 0:
             raise InputError(
-                f"penalty_features is {self.penalty_features}, penalty_width {self.penalty_width}: "
-                "give 0 or more, and a positive width."
-            )
-        if self.noise.random_share:
-            raise InputError(
-                f"random_share is {self.noise.random_share}: logged data has no random "
-                "trajectories apart from it; give 0."
+                f"penalty_kernel is {self.penalty_kernel}: give a number of features and a width, "
+                "both positive, or None."
             )
 
     @property
-    def phases(self) -> tuple[tuple[str, int], ...]:
+    def phases(self) -> tuple[Phase, ...]:
         """Line 3 of Algorithm 2, the policy that wrote the data, and lines 4 to 6."""
         return (
-            ("representation", self.representation_updates),
-            ("behaviour", self.behaviour.behaviour_updates),
-            ("policy", 0),
+            Phase("representation", self.representation_updates),
+            Phase("behaviour", self.behaviour.behaviour_updates),
+            Phase("policy"),
         )
 
-    def init(self, spec: Spec, key: jax.Array) -> LcbState:
+    def init(self, spec: Spec, key: jax.Array) -> CtrlLcbState:
         for_features, for_planner, for_behaviour = jax.random.split(key, 3)
-        width = self.representation.feature_dim
-        state = LcbState(
-            normaliser(self.normalise_observations, spec.observation_dim),
+        d = self.representation.feature_dim
+        lifted = d if self.penalty_kernel is None else self.penalty_kernel[0]
+        inputs = d if self.beside_phi == "nothing" else d + sum(spec)
+        return CtrlLcbState(
             self.representation.init(spec, for_features),
             self.behaviour.init(spec, for_behaviour),
-            kernel(width, self.penalty_features),
-            self.confidence.init(self.penalty_features or width),
-            self.planner.init(spec, width + self.raw_beside_phi * sum(spec), for_planner),
+            None if self.penalty_kernel is None else kernel(d, lifted),
+            self.confidence.init(lifted),
+            self.planner.init(spec, inputs, for_planner),
         )
-        # Slow copies start as the same arrays; separate ones can be donated to a compiled step.
-        return jax.tree.map(jnp.copy, state)
 
-    def act(
-        self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
-    ) -> jax.Array:
-        """Actions in [-1, 1] for observations [..., D]: the mode, or a sample."""
-        return acting.act(observation, key, deterministic)
+    def policy(self, state: CtrlLcbState) -> TanhGaussian:
+        return state.planner.actor
 
-    def begin(self, phase: str, state: LcbState, data: DeviceSet) -> tuple[LcbState, DeviceSet]:
-        """Before the first phase the set's statistics; before planning lines 4 and 5."""
-        if phase == "representation":
-            seen = state.normaliser.of(data.observations)
-            state = state._replace(normaliser=seen)
-        if phase != "policy":
-            return state, data
+    def begin(
+        self, phase: str, state: CtrlLcbState, store: Store, normaliser: Any, rng: Any
+    ) -> tuple[CtrlLcbState, Store]:
+        """Before planning, lines 4 and 5: phi, covariance and penalty of the whole dataset."""
+        if phase != "policy" or not isinstance(store, DeviceSet):
+            return state, store
         if self.precompute:
-            data = self._with_phi(state, data)
-        if self.penalty_features:
-            some, _, _ = next(self._chunks(state, data))
-            width = self.penalty_width * median_distance(np.asarray(some))
-            fixed = kernel(self.representation.feature_dim, self.penalty_features)
+            store = self._with_phi(state, store, normaliser)
+        if self.penalty_kernel is not None:
+            count, share = self.penalty_kernel
+            some, _, _ = next(self._chunks(state, store, normaliser))
+            width = share * median_distance(np.asarray(some))
+            fixed = kernel(self.representation.feature_dim, count)
             scaled = fixed._replace(frequencies=fixed.frequencies / np.float32(width))
             state = state._replace(kernel=scaled)
         whitening = self.confidence.fit(
-            np.asarray(self._lift(state, phi))[skip:] for phi, _, skip in self._chunks(state, data)
+            np.asarray(_lift(state, phi))[skip:]
+            for phi, _, skip in self._chunks(state, store, normaliser)
         )
         state = state._replace(whitening=whitening)
-        return state, self._with_penalty(state, data) if self.precompute else data
+        return state, self._with_penalty(state, store, normaliser) if self.precompute else store
 
-    @in_own_precision
-    def learn(
-        self, phase: str, state: LcbState, data: DeviceSet, key: jax.Array
-    ) -> tuple[LcbState, Metrics]:
-        """One update of a phase."""
-        drawn = data.sample(key)
-        batch = normalise_batch(state.normaliser, drawn.batch)
-        if phase == "representation":
-            noise = state.normaliser(data.sample_next(key, self.noise.negatives))
-            return self._contrast(state, batch, noise, key)
+    def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
+        sample = store.sample(rng)
+        if phase != "representation":
+            return Drawn(sample.rows, columns=sample.columns)
+        return Drawn(sample.rows, {"negatives": self.representation.draw(store, rng)})
+
+    def update(
+        self, phase: str, state: CtrlLcbState, feed: Feed, key: jax.Array
+    ) -> tuple[CtrlLcbState, Metrics]:
+        batch = feed.batch
+        if phase == "representation":  # line 3
+            representation, metrics = self.representation.update(
+                state.representation, batch, feed.others["negatives"], key
+            )
+            return state._replace(representation=representation), metrics
         if phase == "behaviour":
             behaviour, metrics = self.behaviour.update(
                 state.behaviour, batch.observation, batch.action, key
             )
             return state._replace(behaviour=behaviour), metrics
-        return self._plan(state, batch, drawn, key)
-
-    def _contrast(
-        self, state: LcbState, batch: Batch, noise: jax.Array, key: jax.Array
-    ) -> tuple[LcbState, Metrics]:
-        """Line 3."""
-        for_batch, for_noise = jax.random.split(key)
-        blurred = batch._replace(next_observation=self._blur(batch.next_observation, for_batch))
-        representation, metrics = self.representation.update(
-            state.representation, blurred, self._blur(noise, for_noise), self.noise
-        )
-        return state._replace(representation=representation), metrics
+        return self._plan(state, feed, key)
 
     def _plan(
-        self, state: LcbState, batch: Batch, drawn: Drawn, key: jax.Array
-    ) -> tuple[LcbState, Metrics]:
+        self, state: CtrlLcbState, feed: Feed, key: jax.Array
+    ) -> tuple[CtrlLcbState, Metrics]:
         """Line 6: reward minus penalty, on the phi that no gradient reaches."""
+        batch = feed.batch
         if self.precompute:
-            here, penalty = drawn.columns["phi"], drawn.columns["penalty"]
+            here, penalty = feed.columns["phi"], feed.columns["penalty"]
         else:
-            here = state.representation.slow.phi(batch.observation, batch.action)
+            here = self.phi(state, batch.observation, batch.action)
             penalty = self._penalty(state, here)
         planner, metrics = self.planner.update(
             state.planner,
-            self._features(state.representation),
+            self._inputs(state),
             batch._replace(reward=batch.reward - penalty),
             key,
-            self._beside(here, batch.observation, batch.action),
-            DIVERGENCES[self.divergence](state.behaviour.policy),
+            beside(here, self.beside_phi, batch.observation, batch.action),
+            self.regularisation.near(state.behaviour.policy),
         )
         return state._replace(planner=planner), metrics | {"penalty": jnp.mean(penalty)}
 
-    # Queries, on observations as the environment gives them.
+    def _inputs(self, state: CtrlLcbState) -> Phi:
+        """The function the planner is handed."""
+        phi = self.representation.phi(state.representation)
+        return lambda s, a: beside(phi(s, a), self.beside_phi, s, a)
 
-    def phi(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def _penalty(self, state: CtrlLcbState, phi: jax.Array) -> jax.Array:
+        """Line 5, of phi [B, d]: [B]."""
+        return self.confidence.bonus(state.whitening, _lift(state, phi))
+
+    # Queries
+
+    def phi(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The slow phi(s, a) that the planner reads: [B, d]."""
-        return state.representation.slow.phi(state.normaliser(observation), action)
+        return self.representation.phi(state.representation)(observation, action)
 
-    def penalty(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def penalty(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The elliptical penalty: [B]."""
         return self._penalty(state, self.phi(state, observation, action))
 
-    def q_value(self, state: LcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def q_value(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
-        phi = self._features(state.representation)
-        return smaller(state.planner.critic, phi(state.normaliser(observation), action))
+        return smaller(state.planner.critic, self._inputs(state)(observation, action))
 
-    def _penalty(self, state: LcbState, phi: jax.Array) -> jax.Array:
-        """Line 5, of phi [B, d]: [B]."""
-        return self.confidence.bonus(state.whitening, self._lift(state, phi))
+    # The whole dataset, in parts.
 
-    def _lift(self, state: LcbState, phi: jax.Array) -> jax.Array:
-        """What the covariance is of."""
-        return state.kernel(phi) if self.penalty_features else phi
-
-    def _blur(self, next_observation: jax.Array, key: jax.Array) -> jax.Array:
-        if not self.next_noise:
-            return next_observation
-        return next_observation + self.next_noise * jax.random.normal(key, next_observation.shape)
-
-    def _features(self, representation: Representation) -> Phi:
-        return lambda s, a: self._beside(representation.slow.phi(s, a), s, a)
-
-    def _beside(self, phi: jax.Array, observation: jax.Array, action: jax.Array) -> jax.Array:
-        return jnp.concatenate([phi, observation, action], -1) if self.raw_beside_phi else phi
-
-    # The whole set, in parts.
-
-    def _chunks(self, state: LcbState, data: DeviceSet) -> Iterator[tuple[jax.Array, int, int]]:
+    def _chunks(
+        self, state: CtrlLcbState, data: DeviceSet, normaliser: Any
+    ) -> Iterator[tuple[jax.Array, int, int]]:
         """phi of each part, where it starts, and how many of its rows the part before had too."""
         size = min(CHUNK, len(data))
         for start in range(0, len(data), size):
             at = min(start, len(data) - size)  # the last part is as long as the others
-            yield _phi_at(self, state, data, at, size), at, start - at
+            yield _phi_at(self, state, data, normaliser, at, size), at, start - at
 
-    def _with_phi(self, state: LcbState, data: DeviceSet) -> DeviceSet:
+    def _with_phi(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any) -> DeviceSet:
         """phi(s, a) of every row as a column."""
         phi = jnp.zeros((len(data), self.representation.feature_dim))
-        for part, at, _ in self._chunks(state, data):
-            phi = _put(phi, part, at)
+        for some, at, _ in self._chunks(state, data, normaliser):
+            phi = _put(phi, some, at)
         return data.with_columns(phi=phi)
 
-    def _with_penalty(self, state: LcbState, data: DeviceSet) -> DeviceSet:
+    def _with_penalty(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any) -> DeviceSet:
         """The penalty of every row beside it."""
         penalty = jnp.zeros(len(data))
-        for part, at, _ in self._chunks(state, data):
-            penalty = _put(penalty, _penalty_of(self, state, part), at)
+        for phi, at, _ in self._chunks(state, data, normaliser):
+            penalty = _put(penalty, _penalty_of(self, state, phi), at)
         return data.with_columns(penalty=penalty)
 
 
-@partial(jax.jit, static_argnums=(0, 4))
-def _phi_at(agent: CtrlLcb, state: LcbState, data: DeviceSet, at: int, size: int) -> jax.Array:
+def _lift(state: CtrlLcbState, phi: jax.Array) -> jax.Array:
+    """What the covariance is of."""
+    return phi if state.kernel is None else state.kernel(phi)
+
+
+@partial(jax.jit, static_argnums=(0, 5))
+def _phi_at(
+    agent: CtrlLcb, state: CtrlLcbState, data: DeviceSet, normaliser: Any, at: int, size: int
+) -> jax.Array:
     if "phi" in data.columns:
         return jax.lax.dynamic_slice_in_dim(data.columns["phi"], at, size)
     batch = data.rows_at(at, size)
-    return agent.phi(state, batch.observation, batch.action)
+    return agent.phi(state, normaliser(batch.observation), batch.action)
 
 
 @partial(jax.jit, static_argnums=0)
-def _penalty_of(agent: CtrlLcb, state: LcbState, phi: jax.Array) -> jax.Array:
+def _penalty_of(agent: CtrlLcb, state: CtrlLcbState, phi: jax.Array) -> jax.Array:
     return agent._penalty(state, phi)
 
 
 @partial(jax.jit, donate_argnums=0)
-def _put(column: jax.Array, part: jax.Array, at: int) -> jax.Array:
-    return jax.lax.dynamic_update_slice_in_dim(column, part, at, 0)
+def _put(column: jax.Array, some: jax.Array, at: int) -> jax.Array:
+    return jax.lax.dynamic_update_slice_in_dim(column, some, at, 0)
+
+
+# The table "Hyperparameters used for CTRL-LCB in D4RL evaluation" to the digit; what it leaves
+# open is in docs/deviations.md.
+_PAPER = CtrlLcb(
+    representation=Contrastive(
+        ratio=Exponential(temperature=0.2),
+        noise=Negatives(random_share=0.0),
+        feature_sizes=(512, 512),
+        feature_dim=512,
+        feature_learning_rate=3e-4,
+    ),
+    confidence=Elliptical(bonus_scale=1.0),
+    behaviour=BehaviourCloning(behaviour_updates=200_000),
+    regularisation=Regularisation("cross_entropy", behaviour_weight=1.0),
+    planner=SoftActorCritic(critic="two_layer", critic_width=512, critic_learning_rate=1e-3),
+    representation_updates=200_000,
+)
+_SMALL = CtrlLcb(
+    representation=Contrastive(
+        ratio=Exponential(
+            phi_output="unit_variance", mu_output="tanh", temperature=1.0, learn_temperature=True
+        ),
+        noise=Negatives(negatives=0, random_share=0.0),
+        feature_sizes=(256, 256),
+        feature_dim=256,
+        feature_layer_norm=True,
+    ),
+    confidence=Elliptical(bonus_scale=1.0),
+    behaviour=CLONED_QUICKLY,
+    regularisation=Regularisation("kl_primal", value_scale=10.0),
+    planner=SoftActorCritic(
+        critic="two_layer",
+        critic_width=256,
+        critic_learning_rate=1e-3,
+        planner_layer_norm=True,
+        entropy_in_target=False,
+        target_entropy=NOT_HELD,  # the KL divergence brings the clone's
+    ),
+    representation_updates=20_000,
+    beside_phi="pair",
+    penalty_kernel=(1_024, 0.45),
+)
+LOGGED: Presets = {
+    "paper-d4rl": Preset(_PAPER, schedule.LOGGED),
+    "small": Preset(_SMALL, schedule.LOGGED_NORMALISED),
+}

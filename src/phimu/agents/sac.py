@@ -1,26 +1,17 @@
 """Soft actor-critic: the same planner with phi = concatenation, so method and baseline share it."""
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 
-from phimu.data.device_set import DeviceSet
-from phimu.networks import Precision, in_own_precision
-from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
+from phimu.agents import schedule
+from phimu.agents.protocol import Feed
+from phimu.agents.schedule import Collection, Preset, Presets, Schedule
+from phimu.networks import TanhGaussian
 from phimu.planning.critics import smaller
-from phimu.planning.soft_actor_critic import Planner, SoftActorCritic
-from phimu.types import Batch, Metrics, Spec
-
-
-class SacState(NamedTuple):
-    normaliser: Normaliser
-    planner: Planner
-
-    @property
-    def acting(self) -> Acting:
-        return Acting(self.normaliser, self.planner.actor)
+from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
+from phimu.types import Metrics, Spec
 
 
 def concatenate(observation: jax.Array, action: jax.Array) -> jax.Array:
@@ -29,52 +20,75 @@ def concatenate(observation: jax.Array, action: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class Sac:
-    """SAC, with a two- or three-layer critic."""
+    """SAC, with a two- or three-layer critic. Its state is the planner's."""
 
-    planner: SoftActorCritic = field(default_factory=lambda: SoftActorCritic(critic="three_layer"))
-    normalise_observations: bool = False
-    """Running normalisation of observations for actor and critic."""
-    precision: Precision = "float32"
-    """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
+    planner: SoftActorCritic = SoftActorCritic(critic="three_layer")
 
-    def __post_init__(self) -> None:
-        self.planner.refuse_behaviour()
+    def init(self, spec: Spec, key: jax.Array) -> SoftActorCriticState:
+        return self.planner.init(spec, sum(spec), key)
 
-    def init(self, spec: Spec, key: jax.Array) -> SacState:
-        state = SacState(
-            normaliser(self.normalise_observations, spec.observation_dim),
-            self.planner.init(spec, sum(spec), key),
-        )
-        return jax.tree.map(jnp.copy, state)
+    def policy(self, state: SoftActorCriticState) -> TanhGaussian:
+        return state.actor
 
-    def act(
-        self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
+    def update(
+        self, phase: str, state: SoftActorCriticState, feed: Feed, key: jax.Array
+    ) -> tuple[SoftActorCriticState, Metrics]:
+        return self.planner.update(state, concatenate, feed.batch, key)
+
+    def q_value(
+        self, state: SoftActorCriticState, observation: jax.Array, action: jax.Array
     ) -> jax.Array:
-        """Actions in [-1, 1] for observations [..., D]."""
-        return acting.act(observation, key, deterministic)
-
-    @in_own_precision
-    def update(self, state: SacState, batch: Batch, key: jax.Array) -> tuple[SacState, Metrics]:
-        seen = state.normaliser.include(batch.observation)
-        batch = normalise_batch(seen, batch)
-        planner, metrics = self.planner.update(state.planner, concatenate, batch, key)
-        return SacState(seen, planner), metrics
-
-    # Offline
-
-    @property
-    def phases(self) -> tuple[tuple[str, int], ...]:
-        return (("policy", 0),)
-
-    def begin(self, phase: str, state: SacState, data: DeviceSet) -> tuple[SacState, DeviceSet]:
-        return state, data
-
-    def learn(
-        self, phase: str, state: SacState, data: DeviceSet, key: jax.Array
-    ) -> tuple[SacState, Metrics]:
-        """The same update on a batch of a set, with nothing that holds the policy near it."""
-        return self.update(state, data.sample(key).batch, key)
-
-    def q_value(self, state: SacState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
-        return smaller(state.planner.critic, concatenate(state.normaliser(observation), action))
+        return smaller(state.critic, concatenate(observation, action))
+
+
+# As wide as its actor: the width that the paper adds is in phi and in the critic on it.
+MAZE = Preset(
+    Sac(
+        SoftActorCritic(
+            critic="three_layer",
+            critic_width=128,
+            actor_sizes=(128, 128),
+            planner_layer_norm=True,
+            actor_learning_rate=1e-3,
+            critic_learning_rate=3e-3,
+            initial_entropy_weight=0.01,
+            discount=0.98,
+        )
+    ),
+    Schedule(
+        Collection(learning_starts=220_000, train_freq=25),
+        batch_size=1_024,
+        normalise_observations=True,
+        evaluate_every=20_000,
+        checkpoint_every=150_000,
+    ),
+)
+ONLINE: Presets = {
+    "paper-mujoco": Preset(
+        Sac(SoftActorCritic(critic="three_layer", initial_entropy_weight=1.0)), Schedule()
+    ),
+    "paper-dmc": Preset(
+        Sac(SoftActorCritic(critic="three_layer", actor_sizes=(1024, 1024), critic_width=1024)),
+        Schedule(Collection(learning_starts=5_000)),
+    ),
+    "small": Preset(
+        Sac(SoftActorCritic(critic="three_layer", planner_layer_norm=True)),
+        Schedule(Collection(learning_starts=1_000)),
+    ),
+    "maze": MAZE,
+    "maze-exponential": MAZE,
+}
+LOGGED: Presets = {
+    "paper-d4rl": Preset(
+        Sac(SoftActorCritic(critic="three_layer", critic_learning_rate=1e-3)), schedule.LOGGED
+    ),
+    "small": Preset(
+        Sac(
+            SoftActorCritic(
+                critic="three_layer", critic_learning_rate=1e-3, planner_layer_norm=True
+            )
+        ),
+        schedule.LOGGED_NORMALISED,
+    ),
+}

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from phimu.agents import schedule
+from phimu.agents.protocol import Feed
 from phimu.agents.sac import concatenate
-from phimu.data.device_set import DeviceSet
+from phimu.agents.schedule import Preset, Presets
 from phimu.errors import InputError
-from phimu.networks import Deterministic, Precision, in_own_precision, norm, polyak
-from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
+from phimu.networks import Deterministic, norm, polyak
 from phimu.planning.critics import Twin, smaller, twin, values
 from phimu.types import Batch, Metrics, Spec
 
@@ -28,15 +29,10 @@ class Slowly(NamedTuple):
 
 
 class Td3BcState(NamedTuple):
-    normaliser: Normaliser
     critic: Twin
     critic_optimiser: optax.OptState
     slowly: Slowly
     updates: jax.Array  # [] int32, of the critic
-
-    @property
-    def acting(self) -> Acting:
-        return Acting(self.normaliser, self.slowly.actor)
 
 
 @dataclass(frozen=True)
@@ -63,20 +59,12 @@ class Td3Bc:
     """Adam's step for the actor."""
     critic_learning_rate: float = 3e-4
     """Adam's step for the critic."""
-    normalise_observations: bool = True
-    """Whether observations are normalised by the statistics of the set."""
-    precision: Precision = "float32"
-    """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.discount < 1:
             raise InputError(f"discount is {self.discount}: give a number from 0 to below 1.")
         if self.actor_every < 1:
             raise InputError(f"actor_every is {self.actor_every}: give at least 1.")
-
-    @property
-    def phases(self) -> tuple[tuple[str, int], ...]:
-        return (("policy", 0),)
 
     def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
         return optax.adam(self.actor_learning_rate), optax.adam(self.critic_learning_rate)
@@ -87,24 +75,21 @@ class Td3Bc:
         critic = twin("three_layer", sum(spec), self.critic_width, critic_key, "relu", False)
         for_actor, for_critic = self.optimisers()
         told = {name: jnp.zeros(()) for name in ("policy_loss", "cloning_loss", "actor_gradient")}
-        state = Td3BcState(
-            normaliser(self.normalise_observations, spec.observation_dim),
+        return Td3BcState(
             critic,
             for_critic.init(critic),
             Slowly(actor, actor, critic, for_actor.init(actor), told),
             jnp.zeros((), jnp.int32),
         )
-        return jax.tree.map(jnp.copy, state)
 
-    def begin(self, phase: str, state: Td3BcState, data: DeviceSet) -> tuple[Td3BcState, DeviceSet]:
-        return state._replace(normaliser=state.normaliser.of(data.observations)), data
+    def policy(self, state: Td3BcState) -> Deterministic:
+        return state.slowly.actor
 
-    @in_own_precision
-    def learn(
-        self, phase: str, state: Td3BcState, data: DeviceSet, key: jax.Array
+    def update(
+        self, phase: str, state: Td3BcState, feed: Feed, key: jax.Array
     ) -> tuple[Td3BcState, Metrics]:
         """One update of the critic, and each `actor_every`th time one of the actor."""
-        batch = normalise_batch(state.normaliser, data.sample(key).batch)
+        batch = feed.batch
         state, metrics = self._critic_step(state, batch, key)
         actor = jax.lax.cond(
             state.updates % self.actor_every == 0,
@@ -163,12 +148,12 @@ class Td3Bc:
             told | {"actor_gradient": norm(grads)},
         )
 
-    def act(
-        self, acting: Acting, observation: jax.Array, key: jax.Array, deterministic: bool
-    ) -> jax.Array:
-        """Actions in [-1, 1] for observations [..., D]; the policy has no noise of its own."""
-        return acting.act(observation, key, deterministic=True)
-
     def q_value(self, state: Td3BcState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
-        return smaller(state.critic, concatenate(state.normaliser(observation), action))
+        return smaller(state.critic, concatenate(observation, action))
+
+
+LOGGED: Presets = {
+    "paper-d4rl": Preset(Td3Bc(), schedule.LOGGED_NORMALISED),
+    "small": Preset(Td3Bc(), schedule.LOGGED_NORMALISED),
+}

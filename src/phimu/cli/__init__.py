@@ -16,7 +16,8 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "train": Command("train", "main", "train an agent; the same command again resumes it"),
+    "train": Command("train", "main", "train an agent; re-running the command resumes the run"),
+    "resume": Command("train", "resume", "continue a run from its directory"),
     "study": Command("study", "main", "run a table, figure or ablation of the paper; it resumes"),
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
     "plot": Command("pictures", "plot", "draw the learning curves of runs"),
@@ -50,7 +51,7 @@ Examples:
 
 `phimu COMMAND --help` explains a command; for train it lists every setting with its default."""
 
-UNHARMED = "what was saved before is unharmed, and the same command resumes once this is mended."
+UNHARMED = "earlier checkpoints are intact; fix the problem and re-run to resume."
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -79,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"phimu: {where}{error.strerror or error}; {UNHARMED}", file=sys.stderr)
         return os.EX_IOERR
     except KeyboardInterrupt:
-        print("phimu: stopped; the same command resumes from the last checkpoint.", file=sys.stderr)
+        print("phimu: stopped; re-run to resume from the last checkpoint.", file=sys.stderr)
         return 130
     return 0
 

@@ -3,8 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from phimu.agents.offline_presets import OFFLINE_DESCRIPTIONS, OFFLINE_PRESET_DESCRIPTIONS
-from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS
+from phimu.agents import AGENTS, PRESETS
 from phimu.cli.arguments import call
 
 
@@ -14,15 +13,13 @@ def main(arguments: list[str]) -> None:
 
 def _run() -> None:
     """List the agents and presets of `phimu train`."""
-    console = Console()
-    for title, rows in (
-        ("agent", DESCRIPTIONS),
-        ("preset", PRESET_DESCRIPTIONS),
-        ("agent for logged data", OFFLINE_DESCRIPTIONS),
-        ("preset for logged data", OFFLINE_PRESET_DESCRIPTIONS),
-    ):
-        table = Table(title, "what it is", box=None, pad_edge=False)
-        for name, text in rows.items():
-            table.add_row(name, text)
-        console.print(table)
-        console.print()
+    agents = Table("agent", "learns from", "what it is", "presets", box=None, pad_edge=False)
+    for name, entry in AGENTS.items():
+        sources = {"environments": entry.presets(False), "logged data": entry.presets(True)}
+        for source, found in sources.items():
+            if found:
+                agents.add_row(name, source, entry.summary, ", ".join(found))
+    presets = Table("preset", "what it is", box=None, pad_edge=False)
+    for name, text in PRESETS.items():
+        presets.add_row(name, text)
+    Console().print(agents, "", presets)

@@ -12,7 +12,7 @@ from phimu.cli.arguments import call
 from phimu.errors import InputError
 from phimu.reports.figures import check_suffix, scaling_curves
 from phimu.runs.files import write_atomically
-from phimu.speed import environments, loop, offline, peers, scaling, side_by_side, updates
+from phimu.speed import environments, loop, offline, scaling, side_by_side, updates
 from phimu.studies import cost
 from phimu.training.threads import threads_in_use
 
@@ -25,13 +25,11 @@ def main(arguments: list[str]) -> None:
 
 def _run(
     environments_only: Annotated[bool, tyro.conf.arg(name="environments")] = False,
-    peers_only: Annotated[bool, tyro.conf.arg(name="peers")] = False,
     scaling_only: Annotated[bool, tyro.conf.arg(name="scaling")] = False,
     side_by_side_only: Annotated[bool, tyro.conf.arg(name="side-by-side")] = False,
     offline_only: Annotated[bool, tyro.conf.arg(name="offline")] = False,
     rounds: int = 9,
     steps: int = 1_000,
-    peers_venv: Path | None = None,
     picture: Path | None = None,
     json_file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
 ) -> None:
@@ -44,34 +42,27 @@ def _run(
 
     Args:
         environments_only: tasks against bare bodies, in a minute.
-        peers_only: our SAC's training loop against those of Stable-Baselines3 and sbx. They are
-            installed into a virtual environment in your cache directory, some gigabytes, when
-            this is first asked for. A round takes about a minute.
         scaling_only: how an update's time grows with feature_dim, batch_size, negatives and devices
             (on the CPU virtual ones), and the time of a sample from replay with buffer_size: time ~
             size ** exponent.
         side_by_side_only: two training loops at once with a thread each, against each alone. A
             minute or two.
         offline_only: updates on logged data: CTRL-LCB's planner with phi of the whole set computed
-            once against phi computed for each batch, and TD3+BC against d3rlpy's, which is
-            installed like the other peers; on one thread. A round takes about a minute.
+            once against phi computed for each batch; on one thread. A round takes about two
+            minutes.
         rounds: how often each thing is timed; the quickest round counts, of tasks the median ratio.
         steps: environment steps in a round; with --offline, updates.
-        peers_venv: a virtual environment that has the peers already; nothing is installed.
         picture: with --scaling, draw the times into this PNG or SVG.
         json_file: also write the numbers into this file.
     """
     if min(rounds, steps) < 1:
         raise InputError(f"rounds is {rounds} and steps is {steps}: give at least 1 of each.")
-    if peers_venv is not None and not (peers_only or offline_only):
-        raise InputError("--peers-venv goes with --peers or --offline.")
     if picture is not None:
         if not scaling_only:
             raise InputError("--picture goes with --scaling.")
         check_suffix(picture)  # before the work
     flags = {
         "environments": environments_only,
-        "peers": peers_only,
         "scaling": scaling_only,
         "side_by_side": side_by_side_only,
         "offline": offline_only,
@@ -79,8 +70,8 @@ def _run(
     found: dict[str, list[Any]] = {}
     plain: dict[str, Any] = {"threads": threads_in_use()}
     for part in [name for name, asked in flags.items() if asked] or PLAIN:
-        found[part] = _measure(part, rounds, steps, peers_venv)
-        Console(width=200).print(_table(found[part]), "")
+        found[part] = _measure(part, rounds, steps)
+        Console(width=200).print(as_table(found[part]), "")
         plain[part] = [row._asdict() for row in found[part]]
         if json_file is not None:
             write_atomically(json_file, json.dumps(plain, indent=2).encode() + b"\n")
@@ -91,7 +82,7 @@ def _run(
         print(picture)
 
 
-def _measure(part: str, rounds: int, steps: int, peers_venv: Path | None) -> list[Any]:
+def _measure(part: str, rounds: int, steps: int) -> list[Any]:
     if part == "updates":
         online = [updates.update_speed(name, rounds) for name in updates.CASES]
         return online + [offline.planner_speed(name, rounds) for name in offline.PLANNERS]
@@ -99,17 +90,14 @@ def _measure(part: str, rounds: int, steps: int, peers_venv: Path | None) -> lis
         return [loop.loop_speed(name, rounds, steps) for name in loop.CASES]
     if part == "environments":
         return environments.environment_speeds(rounds, steps)
-    if part == "peers":
-        return peers.peer_speeds(peers_venv or peers.own_venv(print), rounds, steps)
     if part == "offline":
-        venv = peers_venv or peers.own_venv(print, offline.VENV, offline.REQUIREMENTS)
-        return offline.offline_speeds(venv, rounds, steps)
+        return offline.offline_speeds(rounds, steps)
     if part == "side_by_side":
         return [side_by_side.side_by_side(name, rounds, steps) for name in loop.CASES]
     return [scaling.scaling(name, rounds) for name in scaling.SIZES]
 
 
-def _table(rows: list[Any]) -> Table:
+def as_table(rows: list[Any]) -> Table:
     """Rows of one NamedTuple, a column per field."""
     table = Table(box=None, pad_edge=False)
     for name in rows[0]._fields:

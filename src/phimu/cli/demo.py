@@ -5,11 +5,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from phimu.agents.presets import override, preset
+from phimu.agents import preset
 from phimu.cli.arguments import THREADS, call
 from phimu.cli.pictures import report
 from phimu.runs.config import RunConfig
-from phimu.session import Output, train
+from phimu.session import Order, Output, train
+from phimu.settings import override
 
 
 def main(arguments: list[str]) -> None:
@@ -49,5 +50,6 @@ def _run(
     # reported is from the maze's own start.
     options = {"random_start": True}
     config = RunConfig("phimu/FourRooms-v0", agent, settings, schedule, seed, options)
-    directory = train(config, steps, Output(runs=runs))
+    order = Order(config, steps, about={"preset": name})
+    directory = train(order, Output(runs=runs))
     report(directory, episodes)

@@ -97,10 +97,10 @@ def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]
         raise InputError(f"fqe-updates is {count}: give at least 1.")  # before the data is read
     logged = open_set(source)
     config, run = run_on_data(path, logged)
-    fitted = FittedQ(config.settings, discount=discount_of(config.settings))
+    fitted = FittedQ(discount_of(config.settings))
     with Progress(count, 0, console=Console(stderr=True)) as progress:
         found = estimate(
-            fitted, run.state.acting, logged, count, seed, lambda done: progress.update(done, {})
+            fitted, run.learner.acting, logged, count, seed, lambda done: progress.update(done, {})
         )
     penalties = {k: v for k, v in run.estimates().items() if k.startswith("penalty")}
     facts = {"task": config.task, "agent": config.agent, "step": run.step, "data": logged.name}

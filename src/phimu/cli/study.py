@@ -1,7 +1,5 @@
 """`phimu study NAME`: every run of one of the paper's tables, figures or ablations."""
 
-import functools
-import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,8 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from phimu.cli.arguments import call
-from phimu.cli.train import resolve
-from phimu.data.sets.opening import open_set
 from phimu.errors import InputError
 from phimu.reports.rows import gather
 from phimu.reports.statistics import mean_and_std
@@ -24,7 +20,7 @@ from phimu.runs.stopping import stop_requests
 from phimu.studies.cost import Estimate, estimate, read_bench, shared_out
 from phimu.studies.live_table import LiveTable
 from phimu.studies.local import Process
-from phimu.studies.plan import Resolve, Run, expand, find_study, narrow
+from phimu.studies.plan import Run, expand, find_study, narrow
 from phimu.studies.runner import Job, Start, carry_out
 from phimu.studies.tables import STUDIES, TASK_TITLES
 from phimu.training.threads import cores
@@ -82,7 +78,7 @@ def _run(
         steps=study.steps if steps is None else steps,
         preset=preset or study.preset,
     )
-    planned = expand(study, _settings(settings), data, runs, _resolve(), only)
+    planned = expand(study, _settings(settings), data, runs, only)
     if dry_run:
         _list(planned, bench, workers or cores())
         return
@@ -90,11 +86,6 @@ def _run(
     with LiveTable(name) as live, stop_requests() as stop:
         jobs = carry_out(planned, start, slots, live.show, stop)
     _report(study.metric, jobs, runs)
-
-
-def _resolve() -> Resolve:
-    opened = functools.lru_cache(maxsize=1)(open_set)  # several in a row want the same set
-    return functools.partial(resolve, opened=opened)
 
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -130,8 +121,7 @@ def _list(planned: list[Run], file: Path | None, workers: int) -> None:
             found.append(estimate(run, bench))
             cells = [duration(found[-1].seconds), _megabytes(found[-1].memory_mb)]
         table.add_row(str(run.number), run.task, run.label, str(run.seed), _state(run), *cells)
-    Console(width=200).print(table)
-    print(f"\nThe first: phimu train {shlex.join(planned[0].arguments)}\n")
+    Console(width=200).print(table, "")
     if bench is None:
         print(NO_BENCH)
         return

@@ -1,34 +1,27 @@
-"""`phimu train TASK --agent ... --preset ... --steps N` with any setting as a flag."""
+"""`phimu train TASK --agent ... --preset ... --steps N` with any setting as a flag; `resume`."""
 
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from phimu.agents.offline_presets import (
-    OFFLINE_DESCRIPTIONS,
-    OFFLINE_PRESET_DESCRIPTIONS,
-    offline_preset,
-)
-from phimu.agents.presets import DESCRIPTIONS, PRESET_DESCRIPTIONS, preset
+from phimu.agents import PRESETS, learners, preset
 from phimu.cli import peek
-from phimu.cli.arguments import THREADS
+from phimu.cli.arguments import THREADS, call
 from phimu.cli.arguments import parse as read
 from phimu.data.logged import OfflineSet
 from phimu.data.sets.opening import is_source, open_set
-from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.runs.config import Dataset, RunConfig
-from phimu.runs.directory import RunDirectory
-from phimu.session import Output, train, train_offline
-from phimu.training.offline import preparation
+from phimu.session import Order, Output, order_of, train
+from phimu.settings import choices, kind, override, walk
 
 DEVICES = (
     "how many share each batch: GPUs, or else virtual devices on the CPU; batch_size and negatives "
-    "must be multiples of it. Another number rounds otherwise"
+    "must be multiples of it. Another number changes rounding"
 )
 OPTION = "constructor arguments of the task, as --option noise=0.5 reward=dense"
 TASK = tyro.conf.arg(metavar="TASK", help="a Gymnasium id, such as Pendulum-v1")
@@ -41,42 +34,58 @@ EVALUATION_TASK = (
     "the Gymnasium id to evaluate the policy in; by default the one that the data names, and "
     f"{NONE} for no evaluation but estimates from the data"
 )
+ONLINE = (
+    "Train an agent. The run directory is named after the configuration; re-running the command "
+    "resumes from the last checkpoint. Defaults below are those of the preset. In place of TASK, "
+    "d4rl:FILE, minari:ID or a file of arrays trains on logged data: `phimu train d4rl:FILE "
+    "--help` lists what there is then."
+)
+LOGGED = (
+    "Train an agent on logged data. The run directory is named after the configuration and the "
+    "content of the dataset; re-running the command resumes from the last checkpoint. Defaults "
+    "below are those of the preset."
+)
 
 
 def main(arguments: list[str]) -> None:
-    if is_offline(arguments):
-        directory = _train_offline(parse_offline(arguments))
-    else:
-        request = parse(arguments)
-        config = config_of(request)
-        directory = train(config, request.steps, request.output, request.devices)
+    request = parse(arguments)
+    data = None
+    if is_source(request.task):
+        data = open_set(request.task, request.sha256, task=request.evaluation_task)
+    order = order_for(request, data)
+    directory = train(order, request.output, data, request.devices)
+    if data is not None and order.config.evaluation_task is None and not request.output.quiet:
+        where = f"phimu evaluate {directory.path} --data {request.task}"
+        print(f"No environment to run the policy in; an estimate: {where}", file=sys.stderr)
     print(directory.path)
 
 
-def is_offline(arguments: list[str]) -> bool:
-    return bool(arguments) and is_source(arguments[0])
+def resume(arguments: list[str]) -> None:
+    def run(
+        run: Annotated[Path, tyro.conf.Positional],
+        steps: int | None = None,
+        quiet: bool = False,
+        threads: Annotated[int | None, tyro.conf.arg(help=THREADS)] = None,
+    ) -> None:
+        """Continue a run from its own directory, as far as it was to be trained.
+
+        Args:
+            run: a run directory of phimu train or phimu study.
+            steps: train to this many steps instead; on logged data updates of the policy.
+            quiet: print nothing while training.
+        """
+        del threads  # they were set before anything was imported
+        print(train(order_of(run, steps), Output(run_dir=run, quiet=quiet)).path)
+
+    call(run, arguments, "phimu resume")
 
 
-def resolve(
-    arguments: list[str], opened: Callable[..., OfflineSet] = open_set
-) -> tuple[RunConfig, str, int]:
-    """What a command line asks for: the run, its suite, and the step that it ends at."""
-    if is_offline(arguments):
-        request = parse_offline(arguments)
-        data = opened(request.data, request.sha256, task=request.task)
-        return config_of(request, data), data.layout, preparation(request.settings) + request.steps
-    request = parse(arguments)
-    config = config_of(request)
-    task = open_task(config.task, **config.task_options)
-    task.close()
-    return config, task.suite, request.steps
-
-
-def config_of(request: Any, data: OfflineSet | None = None) -> RunConfig:
+def order_for(request: Any, data: OfflineSet | None) -> Order:
+    """What a parsed command line asks for."""
     dataset = None
     if data is not None:
         dataset = Dataset.of(data, None if data.task == NONE else data.task)
-    return RunConfig(
+    config = RunConfig(
         task=request.task if data is None else data.name,
         agent=request.agent,
         settings=request.settings,
@@ -85,59 +94,42 @@ def config_of(request: Any, data: OfflineSet | None = None) -> RunConfig:
         task_options=task_options(request.option),
         dataset=dataset,
     )
-
-
-def _train_offline(request: Any) -> RunDirectory:
-    data = open_set(request.data, request.sha256, task=request.task)
-    config = config_of(request, data)
-    directory = train_offline(config, data, request.steps, request.output)
-    if config.evaluation_task is None and not request.output.quiet:
-        where = f"phimu evaluate {directory.path} --data {request.data}"
-        print(f"No environment to run the policy in; an estimate: {where}", file=sys.stderr)
-    return directory
+    source = None if data is None else request.task
+    return Order(config, request.steps, source, {"preset": request.preset})
 
 
 def parse(arguments: list[str]) -> Any:
     """The request as a dataclass; which settings there are is up to the agent and the preset."""
-    agent, chosen = peek(arguments, "--agent", "ctrl-ucb-m"), peek(arguments, "--preset", "small")
-    settings, schedule = preset(agent, chosen)
-    own = [
-        ("task", Annotated[str, tyro.conf.Positional, TASK]),
-        ("agent", Annotated[str, _help(_list(DESCRIPTIONS))], agent),
-        ("preset", Annotated[str, _help(_list(PRESET_DESCRIPTIONS))], chosen),
-        ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
-        ("devices", Annotated[int, _help(DEVICES)], 1),
+    logged = bool(arguments) and is_source(arguments[0])
+    known = learners(logged)
+    agent = peek(arguments, "--agent", "ctrl-lcb" if logged else "ctrl-ucb-m")
+    name = peek(arguments, "--preset", "small")
+    # A part that is chosen by name comes first: its own settings are flags too.
+    parts = preset(agent, name, logged)
+    for each, value in _chosen(parts):
+        parts = override(parts, {each: peek(arguments, _flag(each), value)})
+    presets = "; ".join(f"{n}: {PRESETS.get(n, n)}" for n in _presets(agent, logged))
+    own: list[Any] = [
+        ("task", Annotated[str, tyro.conf.Positional, DATA if logged else TASK]),
+        ("agent", Annotated[str, _help(_list({n: e.summary for n, e in known.items()}))], agent),
+        ("preset", Annotated[str, _help(presets)], name),
     ]
-    about = (
-        "Train an agent. The run directory is named after the configuration, and running the "
-        "same command again resumes it. Defaults below are those of the preset. In place of TASK, "
-        "d4rl:FILE, minari:ID or a file of arrays trains on logged data: `phimu train d4rl:FILE "
-        "--help` lists what there is then."
-    )
-    return _read(arguments, own, settings, schedule, about)
-
-
-def parse_offline(arguments: list[str]) -> Any:
-    """The same for a set of transitions."""
-    agent, chosen = peek(arguments, "--agent", "ctrl-lcb"), peek(arguments, "--preset", "small")
-    settings, schedule = offline_preset(agent, chosen)
-    own = [
-        ("data", Annotated[str, tyro.conf.Positional, DATA]),
-        ("agent", Annotated[str, _help(_list(OFFLINE_DESCRIPTIONS))], agent),
-        ("preset", Annotated[str, _help(_list(OFFLINE_PRESET_DESCRIPTIONS))], chosen),
-        ("steps", Annotated[int, _help(POLICY_STEPS)], 200_000),
-        ("task", Annotated[str | None, _help(EVALUATION_TASK)], None),
-        ("sha256", Annotated[str | None, _help("what the file's must be")], None),
-    ]
-    about = (
-        "Train an agent on logged data. The run directory is named after the configuration and "
-        "the content of the set, and running the same command again resumes it. Defaults below "
-        "are those of the preset."
-    )
-    return _read(arguments, own, settings, schedule, about)
-
-
-def _read(arguments: list[str], own: list[Any], settings: Any, schedule: Any, about: str) -> Any:
+    if logged:
+        own += [
+            ("steps", Annotated[int, _help(POLICY_STEPS)], 200_000),
+            (
+                "evaluation_task",
+                Annotated[str | None, tyro.conf.arg(name="task", help=EVALUATION_TASK)],
+                None,
+            ),
+            ("sha256", Annotated[str | None, _help("what the file's must be")], None),
+            ("devices", tyro.conf.Suppress[int], 1),
+        ]
+    else:
+        own += [
+            ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
+            ("devices", Annotated[int, _help(DEVICES)], 1),
+        ]
     request = dataclasses.make_dataclass(
         "Train",
         [
@@ -145,9 +137,13 @@ def _read(arguments: list[str], own: list[Any], settings: Any, schedule: Any, ab
             ("seed", Annotated[int, _help("of everything random")], 0),
             ("option", Annotated[tuple[str, ...], _help(OPTION)], ()),
             ("threads", Annotated[int | None, _help(THREADS)], None),
+            *(
+                (each, Annotated[str, _help(" or ".join(options))], value)
+                for each, value, options in _offered(parts)
+            ),
             ("output", Output, Output()),
-            ("settings", type(settings), settings),
-            ("schedule", type(schedule), schedule),
+            ("settings", type(parts.settings), parts.settings),
+            ("schedule", type(parts.schedule), parts.schedule),
         ],
         frozen=True,
     )
@@ -155,8 +151,31 @@ def _read(arguments: list[str], own: list[Any], settings: Any, schedule: Any, ab
         tyro.conf.configure(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)(request),
         arguments,
         prog="phimu train",
-        description=about,
+        description=LOGGED if logged else ONLINE,
     )
+
+
+def _chosen(parts: Any) -> list[tuple[str, str]]:
+    """Of every part that is chosen by name: the field, and what is chosen."""
+    return [(each, value) for each, value, _ in _offered(parts)]
+
+
+def _offered(parts: Any) -> list[tuple[str, str, tuple[str, ...]]]:
+    """The same with all that can be chosen."""
+    return [
+        (field.name, kind(field, value), tuple(choices(field)))
+        for part in parts
+        for field, value in walk(part)
+        if choices(field)
+    ]
+
+
+def _presets(agent: str, logged: bool) -> list[str]:
+    return list(learners(logged)[agent].presets(logged))
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _list(descriptions: dict[str, str]) -> str:

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from phimu.agents.presets import Schedule
 from phimu.collection.dense_policy import DensePolicy, SamplingPolicy, from_acting
 from phimu.data.logged import Transitions
 from phimu.data.replay import Replay
@@ -12,8 +11,8 @@ from phimu.runs import checkpoint
 from phimu.runs.config import RunConfig
 from phimu.runs.progress import Progress
 from phimu.runs.stopping import Stop
-from phimu.training.online import restore_agent
-from phimu.training.streams import COLLECT, INIT, key, stream
+from phimu.training.learner import Learner
+from phimu.training.streams import COLLECT, stream
 from phimu.types import Spec
 
 
@@ -71,21 +70,20 @@ def _empty(steps: int, spec: Spec) -> Transitions:
 
 def policy_of_run(config: RunConfig, saved: checkpoint.Checkpoint, spec: Spec) -> DensePolicy:
     """The actor of a checkpoint; the replay buffer stays on the disk."""
-    template = config.settings.init(spec, key(config.seed, INIT, 0))
-    return from_acting(config.settings, restore_agent(template, saved).acting)
+    learner = Learner(config.settings, spec, config.schedule, config.seed)
+    learner.restore(saved.arrays)
+    collection = config.schedule.collection
+    return from_acting(learner.acting, collection.uniform_mix if collection else 0.0)
 
 
 def replay_of_run(
     config: RunConfig, saved: checkpoint.Checkpoint, spec: Spec, until: int | None = None
 ) -> Transitions:
-    """What the replay buffer holds, oldest first, of the run's first `until` steps.
-
-    The buffer does not know where an episode was cut by its time limit: that is where the next
-    row begins elsewhere.
-    """
-    if not isinstance(config.schedule, Schedule):
-        raise InputError(f"{config.task} is a set itself: a run on logged data has no replay.")
-    replay = Replay(spec, config.schedule.buffer_size, config.schedule.learning_starts)
+    """What the replay buffer holds, oldest first, of the run's first `until` steps."""
+    collection = config.schedule.collection
+    if collection is None:
+        raise InputError(f"{config.task} is a dataset: a run on logged data has no replay.")
+    replay = Replay(spec, collection.buffer_size, collection.learning_starts)
     saved.restore_replay(replay)
     held = replay.spans()["rows"]
     wanted = held if until is None else range(held.start, min(held.stop, until))
@@ -95,11 +93,8 @@ def replay_of_run(
             f"{held.stop:,}: give a larger one."
         )
     rows = replay.columns("rows", wanted)
-    terminated = rows["terminated"] > 0
-    ends = np.ones(len(wanted), bool)
-    ends[:-1] = (rows["next_observation"][:-1] != rows["observation"][1:]).any(axis=1)
-    ends |= terminated
-    episode = np.append(0, np.cumsum(ends[:-1])).astype(np.int32)
-    return Transitions(
-        **(rows | {"terminated": terminated}), truncated=ends & ~terminated, episode=episode
-    )
+    terminated = rows.pop("terminated") > 0
+    truncated = (rows.pop("truncated") > 0) & ~terminated
+    truncated[-1] = not terminated[-1]  # the episode that was open then ends with the dataset
+    episode = np.append(0, np.cumsum((terminated | truncated)[:-1])).astype(np.int32)
+    return Transitions(**rows, terminated=terminated, truncated=truncated, episode=episode)

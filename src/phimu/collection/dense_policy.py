@@ -5,7 +5,6 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -93,9 +92,9 @@ def random_actions(spec: Spec) -> SamplingPolicy:
     return lambda observation, rng: rng.uniform(-1, 1, spec.action_dim).astype(np.float32)
 
 
-def from_acting(agent: Any, acting: Acting) -> DensePolicy:
-    """What `agent.act` does, from the part of its state that acting needs."""
-    actor, normaliser = acting.actor, acting.normaliser
+def from_acting(acting: Acting, uniform_mix: float = 0.0) -> DensePolicy:
+    """What a run does when it acts, from the part of its state that acting needs."""
+    actor, normaliser = acting.policy, acting.normaliser
     if not isinstance(actor, TanhGaussian):
         raise InputError(f"The policy is a {type(actor).__name__}: collect with a TanhGaussian.")
     network = actor.network
@@ -117,7 +116,7 @@ def from_acting(agent: Any, acting: Acting) -> DensePolicy:
         shift=shift,
         scale=scale,
         limit=10.0,
-        uniform_mix=getattr(agent, "uniform_mix", 0.0),
+        uniform_mix=uniform_mix,
     )
 
 

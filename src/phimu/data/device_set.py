@@ -1,4 +1,4 @@
-"""A set as arrays of the device that learns from it: batches are drawn inside the compiled step."""
+"""A dataset as arrays of the device that learns from it: batches are drawn in the compiled step."""
 
 import equinox as eqx
 import jax
@@ -6,20 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.data.logged import Transitions
-from phimu.data.replay import split
-from phimu.types import Batch, Spec
+from phimu.data.rows import split, width
+from phimu.errors import InputError
+from phimu.types import Batch, Sample, Spec
 
 # What keys are folded with: far from the numbers of their splits, so that an update may draw its
 # batch with the very key that it splits for everything else.
 BATCH, OTHERS = 2**30, 2**30 + 1
-
-
-class Drawn(eqx.Module):
-    """A batch, the rows it came from, and those rows of the further columns."""
-
-    batch: Batch
-    index: jax.Array  # [B]
-    columns: dict[str, jax.Array]  # [B, ...] each
 
 
 class DeviceSet(eqx.Module):
@@ -32,9 +25,8 @@ class DeviceSet(eqx.Module):
     batch_size: int = eqx.field(static=True)
 
     def __init__(self, transitions: Transitions, spec: Spec, batch_size: int):
-        width = 2 * spec.observation_dim + spec.action_dim + 2
-        table = np.empty((len(transitions.reward), width), np.float32)
-        for place, column in zip(split(table, spec), Batch(*transitions[:5]), strict=True):
+        table = np.empty((len(transitions.reward), width(spec)), np.float32)
+        for place, column in zip(split(table, spec), Batch(*transitions[:6]), strict=True):
             place[:] = column
         self.rows = jnp.asarray(table)
         self.following = jnp.asarray(_following(transitions.episode))
@@ -53,16 +45,42 @@ class DeviceSet(eqx.Module):
         """`size` transitions from row `start` on."""
         return split(jax.lax.dynamic_slice_in_dim(self.rows, start, size), self.spec)
 
-    def sample(self, key: jax.Array) -> Drawn:
+    def sample(self, key: jax.Array) -> Sample:
         """`batch_size` transitions, uniformly and with replacement."""
         index = self._indices(jax.random.fold_in(key, BATCH), self.batch_size)
         columns = {name: column[index] for name, column in self.columns.items()}
-        return Drawn(split(self.rows[index], self.spec), index, columns)
+        return Sample(self.rows[index], index, columns)
 
-    def sample_next(self, key: jax.Array, size: int) -> jax.Array:
-        """Next observations from the whole set: [size, observation_dim]."""
+    def sample_next(self, size: int, key: jax.Array) -> jax.Array:
+        """Next observations from the whole dataset: [size, observation_dim]."""
         index = self._indices(jax.random.fold_in(key, OTHERS), size)
         return split(self.rows[index], self.spec).next_observation
+
+    def sample_random_next(self, size: int, key: jax.Array) -> jax.Array:
+        raise InputError(
+            "random_share is above 0, but logged data has no random trajectories: give 0."
+        )
+
+    def later(self, index: jax.Array, steps: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """s' of the row `steps` rows later in the episode, and whether it goes on that long.
+
+        Where it does not, the last row of the episode stands in.
+        """
+        left = self.following[index]
+        row = index + jnp.minimum(steps, left)
+        return split(self.rows[row], self.spec).next_observation, left >= steps
+
+    def latest(self, size: int) -> Batch:
+        """The last `size` transitions, in order."""
+        return split(self.rows[-size:], self.spec)
+
+    def pairs(self, size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Up to `size` distinct (observation, action) rows, all of them if there are no more."""
+        rows = self.rows
+        if len(self) > size:
+            rows = rows[jax.random.choice(key, len(self), (size,), replace=False)]
+        batch = split(rows, self.spec)
+        return batch.observation, batch.action
 
     def _indices(self, key: jax.Array, size: int) -> jax.Array:
         return jax.random.randint(key, (size,), 0, len(self))

@@ -1,19 +1,10 @@
 """The replay buffer: a ring of transitions, and the warm-up's random trajectories beside it."""
 
-import itertools
-
 import numpy as np
 
+from phimu.data.rows import split, width
 from phimu.errors import InputError
-from phimu.types import Array, Batch, Spec
-
-
-def split(rows: Array, spec: Spec) -> Batch:
-    """Transitions [..., width], each in one piece, as the columns of a batch."""
-    state, action = spec
-    ends = np.cumsum([0, state, action, 1, state, 1])
-    parts = [rows[..., start:end] for start, end in itertools.pairwise(ends)]
-    return Batch(parts[0], parts[1], parts[2][..., 0], parts[3], parts[4][..., 0])
+from phimu.types import Batch, Sample, Spec
 
 
 class Replay:
@@ -22,15 +13,13 @@ class Replay:
     Section 4.4 draws half of the negatives from random trajectories; those are the warm-up's.
     """
 
-    def __init__(self, spec: Spec, capacity: int, warm_up: int):
+    def __init__(self, spec: Spec, capacity: int, warm_up: int, batch_size: int = 256):
         if capacity < 1:
             raise InputError(f"buffer_size is {capacity}: give at least 1.")
-        self.capacity, self.spec = capacity, spec
+        self.capacity, self.spec, self.batch_size = capacity, spec, batch_size
         # A transition lies in one piece: a sample then takes a fraction of the time that it takes
         # from an array per column, since what it reads is hardly ever in the processor's cache.
-        self._table = np.zeros(
-            (capacity, 2 * spec.observation_dim + spec.action_dim + 2), np.float32
-        )
+        self._table = np.zeros((capacity, width(spec)), np.float32)
         self.rows = split(self._table, spec)  # views of it
         self.random_next = np.zeros((warm_up, spec.observation_dim), np.float32)
         self.added = 0
@@ -45,26 +34,24 @@ class Replay:
         reward: float,
         next_observation: np.ndarray,
         terminated: bool,
+        truncated: bool,
     ) -> None:
         at = self.added % self.capacity
-        transition = (observation, action, reward, next_observation, terminated)
+        transition = (observation, action, reward, next_observation, terminated, truncated)
         for column, value in zip(self.rows, transition, strict=True):
             column[at] = value
         if self.added < len(self.random_next):
             self.random_next[self.added] = next_observation
         self.added += 1
 
-    def sample(self, size: int, rng: np.random.Generator) -> Batch:
-        """`size` transitions, uniformly and with replacement."""
-        return split(self.sample_rows(size, rng), self.spec)
-
-    def sample_rows(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """The same before `split`, so that one array instead of five goes to a device."""
-        return self._table.take(rng.integers(0, len(self), size), axis=0)
+    def sample(self, rng: np.random.Generator) -> Sample:
+        """`batch_size` transitions, uniformly and with replacement."""
+        index = rng.integers(0, len(self), self.batch_size)
+        return Sample(self._table.take(index, axis=0), index, {})
 
     def sample_next(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Next observations from the whole buffer: [size, observation_dim]."""
-        return self.sample(size, rng).next_observation
+        return self.rows.next_observation[rng.integers(0, len(self), size)]
 
     def sample_random_next(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Next observations of random trajectories; of the buffer where there was no warm-up."""
@@ -73,7 +60,25 @@ class Replay:
             return self.sample_next(size, rng)
         return self.random_next[rng.integers(0, warm, size)]
 
-    def sample_pairs(self, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def later(self, index: np.ndarray, steps: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+        """s' of the row `steps` rows later in the episode, and whether it goes on that long.
+
+        Where it does not, the last row of the episode that the buffer holds stands in.
+        """
+        at, left = np.array(index), np.broadcast_to(steps, index.shape).copy()
+        for _ in range(int(left.max(initial=0))):
+            following = (at + 1) % self.capacity
+            ended = (self.rows.terminated[at] > 0) | (self.rows.truncated[at] > 0)
+            going_on = (left > 0) & ~ended & (following != self.added % self.capacity)
+            at, left = np.where(going_on, following, at), left - going_on
+        return self.rows.next_observation[at], left == 0
+
+    def latest(self, size: int) -> Batch:
+        """The last `size` transitions, in order."""
+        index = np.arange(max(0, self.added - min(size, len(self))), self.added) % self.capacity
+        return split(self._table[index], self.spec)
+
+    def pairs(self, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Up to `size` distinct (observation, action) rows, all of them if there are no more."""
         index = np.arange(len(self))
         if len(self) > size:

@@ -4,8 +4,8 @@ An estimate is only as good as the data: where the policy goes and the log has n
 guess of the network's.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -15,12 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from phimu.agents.protocol import Feed
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import OfflineSet, Transitions
 from phimu.errors import InputError
 from phimu.networks import MLP, norm, polyak
-from phimu.normalisation import RunningNormaliser, normalise_batch
-from phimu.training.offline import updates
+from phimu.normalisation import Acting, AsIs, RunningNormaliser, normalise_batch
+from phimu.settings import walk
+from phimu.training.learner import LearnerState, Program, updates
 from phimu.training.streams import INIT, UPDATE, key
 from phimu.types import Metrics
 
@@ -30,7 +32,7 @@ TOGETHER = 500  # updates in a compiled call
 class Fit(NamedTuple):
     """Q of a policy in the making; the policy itself stays as it is."""
 
-    acting: Any
+    acting: Acting
     normaliser: RunningNormaliser
     network: MLP  # (s, a) -> (Q - centre) / scale
     slow: MLP
@@ -45,8 +47,6 @@ class Fit(NamedTuple):
 class FittedQ:
     """How Q of an agent's policy is fitted to a set."""
 
-    agent: Any
-    """Whose `act` is evaluated."""
     discount: float = 0.99
     deterministic: bool = True
     """Whether the policy takes its mode action, as in an evaluation by episodes, or samples."""
@@ -57,7 +57,7 @@ class FittedQ:
     """Values come near within about 1 / (target_rate (1 - discount)) updates: 10,000."""
     batch_size: int = 256
 
-    def init(self, acting: Any, data: OfflineSet, seed: int) -> Fit:
+    def init(self, acting: Acting, data: OfflineSet, seed: int) -> Fit:
         rows = data.transitions
         # v = mean r + discount (1 - mean terminated) v. A value that all have too much of is what
         # updates take longest to correct.
@@ -79,11 +79,10 @@ class FittedQ:
         # Copies: a compiled call takes its state away, and the run keeps its policy.
         return jax.tree.map(jnp.copy, state)
 
-    def learn(self, phase: str, state: Fit, data: DeviceSet, key: jax.Array) -> tuple[Fit, Metrics]:
+    def update(self, phase: str, state: Fit, feed: Feed, key: jax.Array) -> tuple[Fit, Metrics]:
         """One step down the squared distance of Q(s, a) to r + discount Q'(s', pi(s'))."""
-        drawn = data.sample(key).batch
-        action = self._act(state, drawn.next_observation, key)
-        batch = normalise_batch(state.normaliser, drawn)
+        action = self._act(state, feed.batch.next_observation, key)
+        batch = normalise_batch(state.normaliser, feed.batch)
         future = state.centre + state.scale * _q(state.slow, batch.next_observation, action)
         target = batch.reward + self.discount * (1 - batch.terminated) * future
         # No policy is worth more than the best reward for ever: what says so is extrapolation.
@@ -105,7 +104,7 @@ class FittedQ:
         return state.centre + state.scale * _q(state.slow, state.normaliser(observation), action)
 
     def _act(self, state: Fit, observation: jax.Array, key: jax.Array) -> jax.Array:
-        return self.agent.act(state.acting, observation, key, self.deterministic)
+        return state.acting.act(observation, key, self.deterministic)
 
 
 def _q(network: MLP, observation: jax.Array, action: jax.Array) -> jax.Array:
@@ -114,19 +113,22 @@ def _q(network: MLP, observation: jax.Array, action: jax.Array) -> jax.Array:
 
 def estimate(
     settings: FittedQ,
-    acting: Any,
+    acting: Acting,
     data: OfflineSet,
     count: int,
     seed: int = 0,
     progress: Callable[[int], Any] = lambda done: None,
 ) -> dict[str, Any]:
     """Fit by `count` updates, and say what a policy is worth from where the episodes began."""
-    state, done = settings.init(acting, data, seed), 0
+    state, done = LearnerState(AsIs(), settings.init(acting, data, seed)), 0
+    tree: Any = jax.tree.structure(state)
+    program = Program(settings, "fit", tree, data.spec, False, False, None)
+    leaves = jax.tree.leaves(state)
     device = DeviceSet(data.transitions, data.spec, settings.batch_size)
     while done < count:
         together = min(TOGETHER, count - done)
-        state, metrics, _ = updates(settings, "fit", state, device, seed, done, together)
-        if not all(np.isfinite(x) for x in metrics.values()):
+        leaves, _, _, finite = updates(program, 2, leaves, device, seed, done, together)
+        if not finite:
             raise InputError(
                 f"The fitted Q was not finite within {done + together:,} updates: "
                 "scale the reward of the data."
@@ -135,7 +137,8 @@ def estimate(
         progress(done)
     rows = data.transitions
     first = starts(rows)
-    value = float(jnp.mean(settings.value(state, rows.observation[first], key(seed, UPDATE, done))))
+    fit = jax.tree.unflatten(tree, leaves).agent
+    value = float(jnp.mean(settings.value(fit, rows.observation[first], key(seed, UPDATE, done))))
     of_data = float(returns_to_go(rows, settings.discount)[first].mean())
     a_step = 1 - settings.discount
     return {
@@ -151,16 +154,7 @@ def estimate(
 
 def discount_of(settings: Any) -> float:
     """The agent's own, in whichever part of its settings it is."""
-    return next(_discounts(settings))
-
-
-def _discounts(settings: Any) -> Iterator[float]:
-    for each in fields(settings):
-        value = getattr(settings, each.name)
-        if each.name == "discount":
-            yield value
-        elif is_dataclass(value):
-            yield from _discounts(value)
+    return next(value for field, value in walk(settings) if field.name == "discount")
 
 
 def starts(rows: Transitions) -> np.ndarray:

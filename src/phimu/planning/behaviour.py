@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ import optax
 
 from phimu.errors import InputError
 from phimu.networks import LOG_STD_RANGE, MLP, norm
-from phimu.planning.soft_actor_critic import Regulariser
+from phimu.planning.soft_actor_critic import Divergence, Regulariser
 from phimu.types import Metrics, Spec
 
 INSIDE = 1e-3  # how far within (-1, 1) an action is moved before atanh, as in the published code
@@ -95,7 +95,7 @@ def _log_density(parameters: Parameters, before: jax.Array) -> jax.Array:
     return jnp.sum(jax.nn.logsumexp(each, axis=-1) - squash, axis=-1)
 
 
-class Behaviour(NamedTuple):
+class BehaviourCloningState(NamedTuple):
     """Training state of the clone and of the weight of its entropy."""
 
     policy: Mixture
@@ -121,7 +121,7 @@ class BehaviourCloning:
     that it never reaches, such as -100, leaves it to the data: see docs/lab-notes.md."""
     behaviour_least_log_std: float = LOG_STD_RANGE[0]
     """How narrow a Gaussian of the clone may be, before the tanh. Narrow ones, from data that is
-    nearly deterministic, hold a policy that is not quite there with a force beyond measure."""
+    nearly deterministic, make the gradient of the KL divergence explode; this bounds it."""
 
     def __post_init__(self) -> None:
         for name in ("behaviour_updates", "behaviour_components"):
@@ -143,7 +143,7 @@ class BehaviourCloning:
 
         return optax.adam(rate)
 
-    def init(self, spec: Spec, key: jax.Array) -> Behaviour:
+    def init(self, spec: Spec, key: jax.Array) -> BehaviourCloningState:
         policy = Mixture(
             spec,
             self.behaviour_sizes,
@@ -153,11 +153,17 @@ class BehaviourCloning:
         )
         log_weight = jnp.zeros(())
         optimiser = self.optimiser()
-        return Behaviour(policy, log_weight, optimiser.init(policy), optimiser.init(log_weight))
+        return BehaviourCloningState(
+            policy, log_weight, optimiser.init(policy), optimiser.init(log_weight)
+        )
 
     def update(
-        self, state: Behaviour, observation: jax.Array, action: jax.Array, key: jax.Array
-    ) -> tuple[Behaviour, Metrics]:
+        self,
+        state: BehaviourCloningState,
+        observation: jax.Array,
+        action: jax.Array,
+        key: jax.Array,
+    ) -> tuple[BehaviourCloningState, Metrics]:
         """One step down E[weight log b(a~|s) - log b(a|s)], a~ of the clone, a of the set."""
         weight = jnp.exp(state.log_entropy_weight)
         optimiser = self.optimiser()
@@ -180,7 +186,7 @@ class BehaviourCloning:
         updates, entropy_optimiser = optimiser.update(distance, state.entropy_optimiser)
         log_weight = state.log_entropy_weight + updates
 
-        state = Behaviour(policy, log_weight, policy_optimiser, entropy_optimiser)
+        state = BehaviourCloningState(policy, log_weight, policy_optimiser, entropy_optimiser)
         return state, told | {
             "behaviour_loss": value,
             "behaviour_entropy_weight": weight,
@@ -188,19 +194,54 @@ class BehaviourCloning:
         }
 
 
-def cross_entropy(policy: Mixture) -> Regulariser:
+NOT_HELD = -100.0  # an entropy that is never reached
+# For presets that have minutes, not hours.
+CLONED_QUICKLY = BehaviourCloning(
+    behaviour_updates=20_000, behaviour_entropy=NOT_HELD, behaviour_least_log_std=-1.6
+)
+
+
+def cross_entropy(policy: Mixture) -> Divergence:
     """-log b(a|s): the half of the KL divergence that the entropy weight does not hold already."""
     return lambda observation, action, _: -policy.log_density(observation, action)
 
 
-def kl_primal(policy: Mixture) -> Regulariser:
+def kl_primal(policy: Mixture) -> Divergence:
     """log pi(a|s) - log b(a|s), whose mean under pi is the KL divergence from the clone."""
     return lambda observation, action, log_density: (
         log_density - policy.log_density(observation, action)
     )
 
 
-DIVERGENCES: dict[str, Callable[[Mixture], Regulariser]] = {
+DIVERGENCES: dict[str, Callable[[Mixture], Divergence]] = {
     "cross_entropy": cross_entropy,
     "kl_primal": kl_primal,
 }
+
+
+@dataclass(frozen=True)
+class Regularisation:
+    """How a policy is held near the clone."""
+
+    divergence: Literal["cross_entropy", "kl_primal"] = "cross_entropy"
+    """From the behaviour: cross_entropy, -log b(a|s), as published; kl_primal, log pi - log b."""
+    behaviour_weight: float = 1.0
+    """Of that divergence in the actor's loss ("Behavior regularizer")."""
+    value_scale: float | None = None
+    """If given, the actor sees Q divided by its mean size, times this: one behaviour_weight then
+    fits tasks whose returns differ. 2.5 in TD3+BC; the paper has Q itself."""
+    value_penalty: bool = False
+    """Whether the target of Q is lowered by the divergence at s' as well (BRAC-v)."""
+
+    def __post_init__(self) -> None:
+        if self.value_scale is not None and self.value_scale <= 0:
+            raise InputError(
+                f"value_scale is {self.value_scale}: give a positive number, or None for Q itself."
+            )
+        if self.behaviour_weight < 0:
+            raise InputError(f"behaviour_weight is {self.behaviour_weight}: give 0 or more.")
+
+    def near(self, clone: Mixture) -> Regulariser:
+        """What the planner is handed."""
+        divergence = DIVERGENCES[self.divergence](clone)
+        return Regulariser(divergence, self.behaviour_weight, self.value_scale, self.value_penalty)

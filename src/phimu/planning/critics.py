@@ -103,3 +103,20 @@ def values(critic: Twin, phi: jax.Array) -> jax.Array:
 def smaller(critic: Twin, phi: jax.Array) -> jax.Array:
     """The smaller of both Q values: [B]."""
     return jnp.min(values(critic, phi), axis=0)
+
+
+BesidePhi = Literal["nothing", "pair", "scaled_pair"]
+
+
+def beside(phi: jax.Array, how: BesidePhi, observation: jax.Array, action: jax.Array) -> jax.Array:
+    """What a critic reads: phi [B, d] alone, with (s, a), or with (s, a) as loud as phi.
+
+    At unit variance a single action would hardly be heard among hundreds of components of phi, so
+    scaled_pair multiplies (s, a) by sqrt(d / their number).
+    """
+    if how == "nothing":
+        return phi
+    pair = jnp.concatenate([observation, action], -1)
+    if how == "scaled_pair":
+        pair = pair * (phi.shape[-1] / pair.shape[-1]) ** 0.5
+    return jnp.concatenate([phi, pair], -1)

@@ -20,10 +20,19 @@ from phimu.types import Batch, Metrics, Spec
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
 # (observation, an action of the policy, its log density) -> how far from the behaviour: [B]
-Regulariser = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+Divergence = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
-class Planner(NamedTuple):
+class Regulariser(NamedTuple):
+    """What holds a policy near logged data; `planning.behaviour.Regularisation` has the words."""
+
+    divergence: Divergence
+    weight: float
+    value_scale: float | None
+    value_penalty: bool
+
+
+class SoftActorCriticState(NamedTuple):
     """Training state of actor, twin critic and entropy weight."""
 
     actor: TanhGaussian
@@ -65,13 +74,6 @@ class SoftActorCritic:
     """Entropy the policy is held at; by default minus the number of action dimensions."""
     entropy_in_target: bool = True
     """Whether the target of Q holds the entropy of the next action, as in appendix B."""
-    behaviour_weight: float = 0.0
-    """Of the divergence from the behaviour policy in the actor's loss ("Behavior regularizer")."""
-    value_scale: float | None = None
-    """If given, the actor sees Q divided by its mean size, times this: one behaviour_weight then
-    fits tasks whose returns differ. 2.5 in TD3+BC; the paper has Q itself."""
-    value_penalty: bool = False
-    """Whether the target of Q is lowered by that divergence at s' as well (BRAC-v)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.discount < 1:
@@ -82,20 +84,6 @@ class SoftActorCritic:
             raise InputError(
                 f"initial_entropy_weight is {self.initial_entropy_weight}: give a positive number."
             )
-        if self.value_scale is not None and self.value_scale <= 0:
-            raise InputError(
-                f"value_scale is {self.value_scale}: give a positive number, or None for Q itself."
-            )
-        if self.behaviour_weight < 0:
-            raise InputError(f"behaviour_weight is {self.behaviour_weight}: give 0 or more.")
-
-    def refuse_behaviour(self) -> None:
-        """For agents that know no behaviour policy: a setting must not do nothing in silence."""
-        if self.behaviour_weight or self.value_penalty:
-            raise InputError(
-                "behaviour_weight and value_penalty hold a policy near logged data, and this agent "
-                "learns without: leave them at 0 and False, or train ctrl-lcb, brac or cpc on data."
-            )
 
     def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
         return (
@@ -104,14 +92,14 @@ class SoftActorCritic:
             optax.adam(self.entropy_learning_rate),
         )
 
-    def init(self, spec: Spec, feature_dim: int, key: jax.Array) -> Planner:
+    def init(self, spec: Spec, feature_dim: int, key: jax.Array) -> SoftActorCriticState:
         actor_key, critic_key = jax.random.split(key)
         style = (self.activation, self.planner_layer_norm)
         actor = TanhGaussian(*spec, self.actor_sizes, actor_key, *style)
         critic = twin(self.critic, feature_dim, self.critic_width, critic_key, *style)
         log_weight = jnp.log(jnp.asarray(self.initial_entropy_weight, jnp.float32))
         for_actor, for_critic, for_entropy = self.optimisers()
-        return Planner(
+        return SoftActorCriticState(
             actor,
             critic,
             critic,
@@ -123,13 +111,13 @@ class SoftActorCritic:
 
     def update(
         self,
-        state: Planner,
+        state: SoftActorCriticState,
         phi: Phi,
         batch: Batch,
         key: jax.Array,
         here: jax.Array | None = None,
         regulariser: Regulariser | None = None,
-    ) -> tuple[Planner, Metrics]:
+    ) -> tuple[SoftActorCriticState, Metrics]:
         """One critic, one actor and one entropy-weight step, then the target critic's.
 
         `here` is phi(s, a) of the batch, for callers who have it already. `regulariser` is the
@@ -144,8 +132,8 @@ class SoftActorCritic:
         next_value = smaller(state.slow_critic, phi(batch.next_observation, next_action))
         if self.entropy_in_target:
             next_value = next_value - weight * next_log_density
-        if regulariser is not None and self.value_penalty:
-            next_value = next_value - self.behaviour_weight * regulariser(
+        if regulariser is not None and regulariser.value_penalty:
+            next_value = next_value - regulariser.weight * regulariser.divergence(
                 batch.next_observation, next_action, next_log_density
             )
         target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
@@ -164,13 +152,14 @@ class SoftActorCritic:
         def actor_loss(actor: TanhGaussian) -> tuple[jax.Array, Metrics]:
             action, log_density = actor.with_noise(batch.observation, for_policy)
             value = smaller(critic, phi(batch.observation, action))
-            if self.value_scale is not None:
-                value = value * self.value_scale / jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
+            if regulariser is not None and regulariser.value_scale is not None:
+                size = jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
+                value = value * regulariser.value_scale / size
             loss = weight * log_density - value
             told = {"entropy": -jnp.mean(log_density)}
             if regulariser is not None:
-                divergence = regulariser(batch.observation, action, log_density)
-                loss = loss + self.behaviour_weight * divergence
+                divergence = regulariser.divergence(batch.observation, action, log_density)
+                loss = loss + regulariser.weight * divergence
                 told["divergence"] = jnp.mean(divergence)
             return jnp.mean(loss), told
 
@@ -188,7 +177,7 @@ class SoftActorCritic:
         )
         log_weight = state.log_entropy_weight + updates
 
-        state = Planner(
+        state = SoftActorCriticState(
             actor,
             critic,
             polyak(state.slow_critic, critic, self.target_rate),

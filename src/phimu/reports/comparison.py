@@ -77,10 +77,7 @@ def _fit(study: Study, result: Result) -> Placed | None:
     """The variant that the run was made for, or else the one that leaves the least to say."""
     if result.task not in study.tasks or (study.offline and result.metric != study.metric):
         return None
-    options = {tuple(option.split("=", 1)) for option in study.options}
-    changes = [
-        (name, value) for name, value in result.changes if (name, str(value).lower()) not in options
-    ]
+    changes = [change for change in result.changes if change not in study.options]
     fits = []
     for index, variant in enumerate(study.variants):
         wanted = dict(variant.settings)

@@ -1,16 +1,14 @@
 """The paper's first figure: the learned transition of the four-room maze against the true one."""
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from phimu.agents.ctrl_ucb import CtrlState, CtrlUcb
 from phimu.environments.four_rooms import FourRooms
 from phimu.environments.maze_geometry import Maze
 from phimu.errors import InputError
 from phimu.reports.figures import Panel
+from phimu.representation.negatives import Negatives
 from phimu.training.online import OnlineRun
 
 CELLS = 40  # the grid of the scores, a side
@@ -28,7 +26,7 @@ class BaseMeasure(NamedTuple):
 
 def base_measure(run: OnlineRun) -> BaseMeasure:
     """The mixture of in-batch, replay and random-trajectory negatives, from all stored points."""
-    noise, batch = ctrl_of(run).noise, run.schedule.batch_size
+    noise, batch = noise_of(run), run.schedule.batch_size
     candidates = noise.negatives + (batch if noise.in_batch else 0)
     random = round(noise.random_share * noise.negatives) / candidates
     stored = run.replay.rows.next_observation[: len(run.replay)]
@@ -86,17 +84,12 @@ def learned_masses(
     pairs = positions.astype(np.float32), actions.astype(np.float32)
     for start in range(0, len(cells), CHUNK):
         rows = slice(start, start + CHUNK)
-        logs = _log_ratio(ctrl_of(run), run.state, *pairs, base.points[rows])
+        logs = run.learner.query("log_ratio", *pairs, base.points[rows])
         weighted = np.exp(np.asarray(logs, np.float64)) * base.weights[rows]
         for mass, row in zip(masses, weighted, strict=True):
             mass += np.bincount(cells[rows], row, minlength=CELLS**2)
     normaliser = masses.sum(axis=1)
     return masses / normaliser[:, None], np.log(normaliser)
-
-
-@partial(jax.jit, static_argnums=0)
-def _log_ratio(agent: CtrlUcb, state: CtrlState, *data: Any) -> jax.Array:
-    return agent.log_ratio(state, *data)
 
 
 def total_variation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -113,10 +106,12 @@ def maze_of(run: OnlineRun) -> Maze:
     return environment.maze
 
 
-def ctrl_of(run: OnlineRun) -> CtrlUcb:
-    if not isinstance(run.agent, CtrlUcb):
+def noise_of(run: OnlineRun) -> Negatives:
+    """What the run's representation tells s' apart from."""
+    noise = getattr(getattr(run.agent, "representation", None), "noise", None)
+    if not isinstance(noise, Negatives):
         raise InputError("The heat map needs a CTRL agent: SAC learns no transition.")
-    return run.agent
+    return noise
 
 
 def scores(run: OnlineRun, seed: int = 0) -> dict[str, float]:

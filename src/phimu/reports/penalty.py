@@ -1,19 +1,16 @@
 """How the elliptical penalty of a CTRL-LCB run grows away from the data that it learned from."""
 
 from collections.abc import Mapping
-from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
 from matplotlib.figure import Figure
 
 from phimu.data.logged import OfflineSet
 from phimu.errors import InputError
 from phimu.reports.figures import GREY, LINE_COLOURS, check_suffix, save
-from phimu.training.learner import act
 from phimu.training.offline import OfflineRun
 
 PAIRS = 20_000  # at most, evenly spread over a set
@@ -45,7 +42,7 @@ def penalties(
     away = rng.normal(
         data.transitions.observation.mean(axis=0, dtype=np.float64), spread, observation.shape
     )
-    chosen = np.asarray(act(run.agent, True, run.state.acting, observation, seed, 0))
+    chosen = run.policy()(observation)
     pairs = {
         DATA: (observation, action),
         "its states, the policy's actions": (observation, chosen),
@@ -53,17 +50,12 @@ def penalties(
         **{name: _pairs(other) for name, other in others.items()},
         f"random states, {FAR:g} x its spread": (away.astype(np.float32), action),
     }
-    return {name: np.asarray(_penalty(run.agent, run.state, *pair)) for name, pair in pairs.items()}
+    return {name: run.learner.query("penalty", *pair) for name, pair in pairs.items()}
 
 
 def _pairs(data: OfflineSet) -> tuple[np.ndarray, np.ndarray]:
     index = np.linspace(0, len(data) - 1, min(PAIRS, len(data))).astype(np.int64)
     return data.transitions.observation[index], data.transitions.action[index]
-
-
-@partial(jax.jit, static_argnums=0)
-def _penalty(agent: Any, state: Any, observation: Any, action: Any) -> jax.Array:
-    return agent.penalty(state, observation, action)
 
 
 def table(found: Mapping[str, np.ndarray]) -> list[PairPenalty]:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.agents.offline_presets import OFFLINE_PRESET_DESCRIPTIONS, offline_preset
-from phimu.agents.presets import PRESETS, preset
+from phimu.agents import PRESETS, preset
 from phimu.data.sets.scores import V0_FILES
 from phimu.errors import InputError
 from phimu.reports.curves import evaluations, find_runs, is_scored, reached
@@ -237,7 +236,7 @@ def _preset_and_changes(
     offline, stated = config.get("dataset") is not None, started[0].get("preset")
     command = started[-1].get("command", [])
     found: list[tuple[str, Changes]] = []
-    for name in [stated] if stated else _preset_names(offline):
+    for name in [stated] if stated else PRESETS:
         try:
             there = _preset_settings(config["agent"], name, offline)
         except InputError:  # an agent or a preset of another version
@@ -250,10 +249,6 @@ def _preset_and_changes(
     return nearest, changes + options
 
 
-def _preset_names(offline: bool) -> Sequence[str]:
-    return tuple(OFFLINE_PRESET_DESCRIPTIONS) if offline else PRESETS
-
-
 def _preset_settings(agent: str, name: str, offline: bool) -> dict[str, Any]:
-    chosen: Any = (offline_preset if offline else preset)(agent, name)
+    chosen = preset(agent, name, offline)
     return _settings(to_json(chosen.settings), to_json(chosen.schedule))

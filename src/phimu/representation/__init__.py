@@ -1,1 +1,7 @@
-"""Sections 4.1 and 4.2: phi, mu and how they are learned by noise contrastive estimation."""
+"""Sections 4.1 and 4.2: phi, mu and how they are learned; `seam` says what a representation is.
+
+Another one is a file of its own and a line in the table below.
+"""
+
+# By the name that `--representation` takes; imported when asked for.
+REPRESENTATIONS = {"contrastive": "phimu.representation.contrastive:Contrastive"}

@@ -1,18 +1,12 @@
 """The two feature maps phi(s, a) and mu(s'), and what their last layers may be."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from phimu.networks import MLP, Dense, Fourier, standardise
-
-PhiOutput = Literal["identity", "elu", "unit_variance", "unit_norm", "softmax", "softplus"]
-MuOutput = Literal[
-    "identity", "sigmoid", "gaussian", "tanh", "unit_norm", "softmax", "softplus", "exponential"
-]
 
 OUTPUTS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "identity": lambda x: x,
@@ -52,8 +46,8 @@ class Features(eqx.Module):
     mu: FeatureMap
     reward_head: Dense  # r(s, a) = <phi, theta>, section 2.1
     bonus_head: Dense  # CTRL-UCBL's linear prediction of the bonus, appendix C
-    log_temperature: jax.Array  # []
-    log_normaliser: jax.Array  # [], the scalar of the binary loss
+    log_temperature: jax.Array | None  # [], of the exponential ratio
+    log_normaliser: jax.Array | None  # [], the scalar of the binary loss
 
 
 class SlowFeatures(eqx.Module):
@@ -61,4 +55,4 @@ class SlowFeatures(eqx.Module):
 
     phi: FeatureMap
     mu: FeatureMap
-    mu_mean: jax.Array  # [d], running mean of mu under the base measure
+    mu_mean: jax.Array | None  # [d], running mean of mu under the base measure; the linear ratio's

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Loss = Callable[[jax.Array, jax.Array, int, jax.Array], jax.Array]
+Loss = Callable[[jax.Array, jax.Array, int, jax.Array | None], jax.Array]
 
 
 def ranking(
-    positive: jax.Array, negative: jax.Array, count: int, log_normaliser: jax.Array
+    positive: jax.Array, negative: jax.Array, count: int, log_normaliser: jax.Array | None = None
 ) -> jax.Array:
     """Equation (ranking): pick the true s' out of K + 1. It needs no normaliser."""
     del count, log_normaliser
@@ -33,10 +33,10 @@ def ranking_of_normalised(positive: jax.Array, count: int) -> jax.Array:
 
 
 def binary(
-    positive: jax.Array, negative: jax.Array, count: int, log_normaliser: jax.Array
+    positive: jax.Array, negative: jax.Array, count: int, log_normaliser: jax.Array | None
 ) -> jax.Array:
     """Equation (binary): tell s' from noise one by one, with h = f e^-c / (f e^-c + K)."""
-    shift = log_normaliser + np.log(count)
+    shift = np.log(count) + (0.0 if log_normaliser is None else log_normaliser)
     real = jax.nn.softplus(-(positive - shift))  # -log h
     noise = jnp.sum(jax.nn.softplus(negative - shift), axis=1)  # -sum log(1 - h)
     return jnp.mean(real + noise)

@@ -3,16 +3,15 @@
 Scores are ratios to q itself, so q is also the base measure p of the learned linear MDP.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from phimu.errors import InputError
-
-Draw = Callable[[int], np.ndarray]  # how many -> next observations [n, observation_dim]
+from phimu.types import Array, Store
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,13 @@ class Negatives:
         if not 0 <= self.random_share <= 1:
             raise InputError(f"random_share is {self.random_share}: give a share from 0 to 1.")
 
-    def draw(self, replay: Draw, random: Draw) -> np.ndarray:
-        """K next observations of the mixture, from the two sources."""
+    def draw(self, store: Store, rng: Any) -> Array:
+        """K next observations of the mixture."""
         from_random = round(self.random_share * self.negatives)
-        return np.concatenate([replay(self.negatives - from_random), random(from_random)])
+        if not from_random:
+            return store.sample_next(self.negatives, rng)
+        replay = store.sample_next(self.negatives - from_random, rng)
+        return np.concatenate([replay, store.sample_random_next(from_random, rng)])
 
     def count(self, batch_size: int) -> int:
         """How many negatives a row is compared with."""

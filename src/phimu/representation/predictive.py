@@ -25,7 +25,7 @@ class Embedding(eqx.Module):
         return product(product(self.network(observation), form), self.network(later).T)
 
 
-class Coding(NamedTuple):
+class PredictiveCodingState(NamedTuple):
     """Training state of the embedding."""
 
     embedding: Embedding
@@ -55,21 +55,21 @@ class PredictiveCoding:
     def optimiser(self) -> optax.GradientTransformation:
         return optax.adam(self.embedding_learning_rate)
 
-    def init(self, spec: Spec, key: jax.Array) -> Coding:
+    def init(self, spec: Spec, key: jax.Array) -> PredictiveCodingState:
         widths = (spec.observation_dim, *self.embedding_sizes, self.embedding_dim)
         same = jnp.eye(self.embedding_dim)[None]
         forms = jnp.tile(same, (self.window - 1, 1, 1))
         embedding = Embedding(MLP(widths, key, "swish"), forms)
-        return Coding(embedding, self.optimiser().init(embedding))
+        return PredictiveCodingState(embedding, self.optimiser().init(embedding))
 
     def update(
         self,
-        state: Coding,
+        state: PredictiveCodingState,
         observation: jax.Array,
         later: jax.Array,
         offset: jax.Array,
         valid: jax.Array,
-    ) -> tuple[Coding, Metrics]:
+    ) -> tuple[PredictiveCodingState, Metrics]:
         """One step of InfoNCE: pick each row's own later s out of the batch's.
 
         `later` is `offset` steps after `observation` where `valid` [B] says so; the other rows,
@@ -88,7 +88,7 @@ class PredictiveCoding:
         (value, accuracy), grads = jax.value_and_grad(loss, has_aux=True)(state.embedding)
         updates, optimised = self.optimiser().update(grads, state.optimiser)
         embedding = eqx.apply_updates(state.embedding, updates)
-        return Coding(embedding, optimised), {
+        return PredictiveCodingState(embedding, optimised), {
             "nce_loss": value,
             "nce_accuracy": accuracy,
             "feature_gradient": norm(grads),

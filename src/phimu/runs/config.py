@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from phimu.agents.offline_presets import OFFLINE_AGENTS, OfflineSchedule, OfflineSettings
-from phimu.agents.presets import AGENTS, Agent, Schedule
+from phimu.agents import learners
+from phimu.agents.schedule import Schedule
 from phimu.data.logged import OfflineSet
 from phimu.errors import InputError
 from phimu.runs.directory import read_config, run_path
@@ -56,8 +56,9 @@ class RunConfig:
     task: str
     """A Gymnasium id; offline the name of the set."""
     agent: str
-    settings: Agent | OfflineSettings
-    schedule: Schedule | OfflineSchedule
+    settings: Any
+    """Of the agent: a frozen dataclass."""
+    schedule: Schedule
     seed: int = 0
     task_options: dict[str, Any] = field(default_factory=dict)
     dataset: Dataset | None = None
@@ -83,15 +84,17 @@ def load_config(path: Path) -> RunConfig:
     """The configuration of the run in a directory."""
     stored = read_config(path)
     try:
-        agent, offline = stored["agent"], "dataset" in stored
+        agent, logged = stored["agent"], "dataset" in stored
+        presets = learners(logged)[agent].presets(logged)
+        kind = type(next(iter(presets.values())).settings)
         return RunConfig(
             task=stored["task"],
             agent=agent,
-            settings=from_json((OFFLINE_AGENTS if offline else AGENTS)[agent], stored["settings"]),
-            schedule=from_json(OfflineSchedule if offline else Schedule, stored["schedule"]),
+            settings=from_json(kind, stored["settings"]),
+            schedule=from_json(Schedule, stored["schedule"]),
             seed=stored["seed"],
             task_options=stored["task_options"],
-            dataset=from_json(Dataset, stored["dataset"]) if offline else None,
+            dataset=from_json(Dataset, stored["dataset"]) if logged else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(

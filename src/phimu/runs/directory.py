@@ -55,11 +55,16 @@ def _safe_name(name: str) -> str:
 
 
 def open_run(
-    path: Path, config: dict[str, Any], command: list[str], facts: dict[str, Any] | None = None
+    path: Path,
+    config: dict[str, Any],
+    command: list[str],
+    facts: dict[str, Any] | None = None,
+    about: dict[str, Any] | None = None,
 ) -> RunDirectory:
     """Create the run at `path`, or take it up again if it was made with the same configuration.
 
-    `facts` go into the manifest, with what is always there of how this session was started.
+    `facts` of this session go into the manifest, with what is always there of how it was started;
+    `about` is what the run itself is: its preset, its place in a study.
     """
     path = Path(path)
     config = json.loads(canonical(config))  # as it will be read back, so that tuples equal lists
@@ -80,6 +85,7 @@ def open_run(
             **session,
             "sessions": [],  # each later start that took this run up again
         }
+    manifest |= about or {}
     _write_json(path / MANIFEST, manifest)
     return RunDirectory(path)
 

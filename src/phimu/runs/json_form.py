@@ -9,60 +9,66 @@ from pathlib import Path
 from typing import Any
 
 from phimu.errors import InputError
+from phimu.settings import choices, chosen, kind
 
 
-def to_json(config: Any) -> dict[str, Any]:
-    """The plain JSON form of a nested dataclass; tuples become lists, functions their names."""
-    return {
-        field.name: _plain(getattr(config, field.name), field.name)
-        for field in dataclasses.fields(config)
-    }
+def to_json(config: Any, prefix: str = "") -> dict[str, Any]:
+    """The plain JSON form of a nested dataclass; tuples become lists.
+
+    A part that was chosen by name has that name as its "kind".
+    """
+    plain = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        plain[field.name] = _plain(value, prefix + field.name)
+        if choices(field):
+            plain[field.name] = {"kind": kind(field, value)} | plain[field.name]
+    return plain
 
 
 def _plain(value: Any, name: str) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: _plain(getattr(value, field.name), f"{name}.{field.name}")
-            for field in dataclasses.fields(value)
-        }
+        return to_json(value, f"{name}.")
     if isinstance(value, list | tuple):
         return [_plain(item, f"{name}.{index}") for index, item in enumerate(value)]
     if isinstance(value, dict):
         return {str(key): _plain(item, f"{name}.{key}") for key, item in value.items()}
     if isinstance(value, Path):
         return str(value)
-    if callable(value) and "<" not in getattr(value, "__qualname__", "<"):
-        return value.__qualname__  # lambdas and closures are out: they all have the same name
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"The setting {name} is {value}: give a finite number.")
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InputError(
         f"The setting {name} is {value!r}, which has no JSON form: "
-        "give a number, a text, a list, a dataclass or a named function."
+        "give a number, a text, a list or a dataclass."
     )
 
 
-def from_json(kind: type[Any], values: dict[str, Any]) -> Any:
+def from_json(made: type[Any], values: dict[str, Any]) -> Any:
     """The dataclass that `to_json` made these values from.
 
     A field that came after the values were written takes its default, which is what phimu did
     before it; a field that is no more is an error.
     """
-    hints = typing.get_type_hints(kind)
-    unknown = values.keys() - {field.name for field in dataclasses.fields(kind)}
+    hints, known = typing.get_type_hints(made), {f.name: f for f in dataclasses.fields(made)}
+    unknown = values.keys() - known.keys()
     if unknown:
         raise InputError(
-            f"{kind.__name__} no longer has {', '.join(sorted(unknown))}, which the stored "
+            f"{made.__name__} no longer has {', '.join(sorted(unknown))}, which the stored "
             "configuration sets: use the version of phimu that manifest.json names."
         )
 
-    def back(hint: Any, value: Any) -> Any:
-        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-            return from_json(hint, value)
+    def back(name: str, value: Any) -> Any:
+        if isinstance(value, dict) and choices(known[name]):
+            own = {key: item for key, item in value.items() if key != "kind"}
+            return from_json(chosen(known[name], value["kind"]), own)
+        for hint in (hints[name], *typing.get_args(hints[name])):  # a dataclass, or one or None
+            if isinstance(value, dict) and dataclasses.is_dataclass(hint):
+                return from_json(typing.cast(type, hint), value)
         return tuple(value) if isinstance(value, list) else value
 
-    return kind(**{name: back(hints[name], value) for name, value in values.items()})
+    return made(**{name: back(name, value) for name, value in values.items()})
 
 
 def config_hash(config: dict[str, Any]) -> str:

@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from phimu.errors import InputError
 from phimu.speed import updates
 from phimu.speed.loop import run_child
@@ -36,15 +34,14 @@ def update_seconds(name: str, devices: int, rounds: int, work: float) -> float:
 def measure(job: dict[str, Any]) -> dict[str, float]:
     use_devices(job["devices"])
     keep_freed_memory()
-    agent = updates.settings(*updates.CASES[job["name"]])
-    batch, *noise = updates.example(agent, 256)
-    rows = np.concatenate([column.reshape(256, -1) for column in batch], axis=1)
-    learner = Learner(agent, updates.SPEC, 0, job["devices"])
+    chosen = updates.settings(*updates.CASES[job["name"]])
+    drawn = updates.example(chosen, updates.random_replay(chosen, updates.ROWS))
+    learner = Learner(chosen.settings, updates.SPEC, chosen.schedule, 0, job["devices"])
     times = []
     for _ in range(job["rounds"] + 1):  # the first one compiles
         begin = time.perf_counter()
         for step in range(job["updates"]):
-            learner.learn(step, [rows, *noise])
+            learner.learn("policy", step, [drawn], 1)
         learner.check(0)
         times.append((time.perf_counter() - begin) / job["updates"])
     return {"seconds": min(times[1:])}

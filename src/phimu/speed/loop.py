@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
-from phimu.agents.presets import Schedule
-from phimu.data.replay import Replay
+from phimu.agents.schedule import Preset
 from phimu.environments.task import open_task
 from phimu.errors import InputError
+from phimu.settings import override
 from phimu.speed import updates
-from phimu.speed.their_loop import peak_memory_mb
+from phimu.speed.peak_memory import peak_memory_mb
 from phimu.training.online import OnlineRun
-from phimu.types import Spec
 
 CASES = ("sac 256-256", "ctrl-ucb-m 256-256-256")  # of updates.CASES
 MILLION = 1_000_000
@@ -93,18 +91,25 @@ def run_child(
     return json.loads(child.stdout.splitlines()[-1])
 
 
+def preset_of(job: Job) -> Preset:
+    """The agent of a job, and a schedule that evaluates nothing."""
+    return override(
+        updates.settings(*job.agent),
+        {
+            "learning_starts": job.learning_starts,
+            "batch_size": job.batch_size,
+            "buffer_size": job.buffer_size,
+            "evaluate_every": 0,
+        },
+    )
+
+
 def measure(job: Job) -> dict[str, float]:
     """Fields of LoopSpeed: all but name and full_memory_mb; checkpoint_share with `saves`."""
     task = open_task(job.task)
-    agent = updates.settings(*job.agent)
-    schedule = Schedule(
-        learning_starts=job.learning_starts,
-        batch_size=job.batch_size,
-        buffer_size=job.buffer_size,
-        evaluate_every=0,
-    )
-    run = OnlineRun(agent, task, schedule, seed=0)
-    fill(run.replay, task.spec, job.fill)
+    chosen = preset_of(job)
+    run = OnlineRun(chosen.settings, task, chosen.schedule, seed=0)
+    updates.fill(run.replay, job.fill)
     while not run.updates:
         run.advance()
     jax.block_until_ready(run.metrics)
@@ -115,24 +120,15 @@ def measure(job: Job) -> dict[str, float]:
     shares = {}
     if job.saves:
         shares["checkpoint_share"] = (
-            _save_seconds(run, job.saves) / schedule.checkpoint_every / best
+            _save_seconds(run, job.saves) / chosen.schedule.checkpoint_every / best
         )
-    update, _ = updates.time_update(agent, job.rounds, job.work, job.batch_size)
+    update, _ = updates.time_update(chosen, job.rounds, job.work)
     return shares | {
         "steps_per_second": 1 / best,
         "update_share": update / best,
         "first_update_seconds": first_update,
         "memory_mb": memory,
     }
-
-
-def fill(replay: Replay, spec: Spec, rows: int) -> None:
-    """Add `rows` random transitions."""
-    rng = np.random.default_rng(0)
-    for _ in range(rows):
-        observation, next_observation = rng.standard_normal((2, spec.observation_dim), np.float32)
-        action = rng.uniform(-1, 1, spec.action_dim)
-        replay.add(observation, action, rng.random(), next_observation, False)
 
 
 def _seconds(run: OnlineRun, steps: int) -> float:
@@ -149,7 +145,7 @@ def _save_seconds(run: OnlineRun, saves: int) -> float:
     with tempfile.TemporaryDirectory() as directory:
         run.save(Path(directory))  # the first writes all there is
         for _ in range(saves):
-            fill(run.replay, run.task.spec, every)
+            updates.fill(run.replay, every)
             run.step += every  # checkpoints are called by it
             begin = time.perf_counter()
             run.save(Path(directory))

@@ -6,27 +6,26 @@ each has a process with one thread.
 
 import json
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from phimu.agents.offline_presets import offline_preset
-from phimu.agents.td3_bc import Td3Bc
+from phimu.agents import preset, protocol
+from phimu.agents.schedule import Preset
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import Transitions
 from phimu.errors import InputError
-from phimu.speed import their_offline, updates
+from phimu.settings import override
+from phimu.speed import updates
 from phimu.speed.loop import run_child
 from phimu.speed.updates import Product, UpdateSpeed, in_a_round, matrix_products
+from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
-from phimu.training.offline import updates as learn
 from phimu.training.threads import environment
 from phimu.types import Spec
 
@@ -37,10 +36,6 @@ BATCH = 256
 WARM = 100  # updates before the first round
 PLANNERS = {"ctrl-lcb 256-256-256": "small", "ctrl-lcb 512-512-512": "paper-d4rl"}
 COLUMNS = {"columns computed once": True, "phi computed for each batch": False}
-TD3_BC = "td3-bc 256-256"
-# In this order: d3rlpy would take any other torch.
-REQUIREMENTS = (("torch==2.13.0",), ("d3rlpy==2.8.0",))
-VENV = "peers-offline"  # apart from the other peers, whose Gymnasium it need not agree with
 
 
 class Comparison(NamedTuple):
@@ -71,56 +66,52 @@ def random_set(spec: Spec, rows: int) -> Transitions:
 
 
 class Timed:
-    """An agent in its policy phase, on a set of noise."""
+    """An agent in its policy phase, on a dataset of noise."""
 
-    def __init__(self, agent: Any, rows: Transitions):
+    def __init__(self, chosen: Preset, rows: Transitions):
         keep_freed_memory()
         spec = Spec(rows.observation.shape[1], rows.action.shape[1])
-        self.agent, self.phase = agent, agent.phases[-1][0]
-        self.state, self.data = agent.init(spec, jax.random.PRNGKey(0)), None
-        data = DeviceSet(rows, spec, BATCH)
-        for phase, _ in agent.phases:  # statistics of the set, phi and penalty of every row
-            self.state, self.data = agent.begin(phase, self.state, data)
+        self.learner = Learner(chosen.settings, spec, chosen.schedule, 0)
+        self.learner.normalise_by(rows.observation)
+        self.phase = protocol.phases(chosen.settings)[-1].name
+        data = DeviceSet(rows, spec, chosen.schedule.batch_size)
+        self.data: Any = self.learner.begin(self.phase, data, 0)  # phi and penalty of every row
         self.seconds(WARM)
 
     def seconds(self, count: int) -> list[float]:
         """Of `count` updates in one compiled call: by the clock, and of the processor."""
         begin = time.perf_counter(), time.process_time()
-        self.state, metrics, made = learn(
-            self.agent, self.phase, self.state, self.data, 0, 0, count
-        )
-        if int(made) != count:
-            raise InputError(f"An update was not finite: {metrics}")
+        if self.learner.learn_from(self.phase, self.data, 0, count) != count:
+            raise InputError(f"An update was not finite: {self.learner.metrics}")
         return [time.perf_counter() - begin[0], time.process_time() - begin[1]]
 
     def products(self) -> Counter[Product]:
         """The matrix products of an update."""
-        return matrix_products(
-            lambda *taken: self.agent.learn(self.phase, *taken),
-            *(self.state, self.data, jax.random.PRNGKey(0)),
-        )
+        learner = self.learner
+        program = learner.program._replace(phase=self.phase)
+
+        def update(state: Any, data: Any, key: jax.Array) -> Any:
+            return program.update(state, protocol.draw(learner.agent, self.phase, data, key), key)
+
+        return matrix_products(update, learner.state, self.data, jax.random.PRNGKey(0))
 
 
 def planner_speed(name: str, rounds: int, work: float = updates.WORK) -> UpdateSpeed:
     """One of PLANNERS on HalfCheetah's sizes, as the other updates."""
-    agent = offline_preset("ctrl-lcb", PLANNERS[name]).settings
-    timed = Timed(agent, random_set(updates.SPEC, 10_000))
+    timed = Timed(preset("ctrl-lcb", PLANNERS[name], logged=True), random_set(updates.SPEC, 10_000))
     products = timed.products()
     count = in_a_round(products, work)
     seconds = min(timed.seconds(count)[0] for _ in range(rounds)) / count
     return updates.against_peak(f"{name}, policy", seconds, products, rounds)
 
 
-def offline_speeds(venv: Path, rounds: int, steps: int, rows: int = ROWS) -> list[Comparison]:
-    """A frozen phi kept in columns against none; our TD3+BC against d3rlpy's, which `venv` has."""
-    python = venv / "bin" / "python"
-    if not python.exists():
-        raise InputError(f"{venv} is no virtual environment: it has no bin/python.")
+def offline_speeds(rounds: int, steps: int, rows: int = ROWS) -> list[Comparison]:
+    """A frozen phi kept in columns against none."""
     found = []
     for planner in PLANNERS:
         names = [f"{planner}, {how}" for how in COLUMNS]
         found.append(compare(names, steps, run_ours(names, rounds, steps, rows)))
-    return found + _against_theirs([str(python), "-I", their_offline.__file__], rounds, steps, rows)
+    return found
 
 
 def compare(names: Sequence[str], steps: int, seconds: Any) -> Comparison:
@@ -139,40 +130,15 @@ def run_ours(names: Sequence[str], rounds: int, steps: int, rows: int) -> list[A
     return run_child(command, job, environment(1))["seconds"]
 
 
-def _against_theirs(script: list[str], rounds: int, steps: int, rows: int) -> list[Comparison]:
-    loop, alone = [], []
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "set.npz"
-        np.savez(file, **random_set(HOPPER, rows)._asdict())  # what ours makes for itself
-        job = {"task": TD3_BC, "data": str(file), "width": Td3Bc().critic_width}
-        job |= {"batch_size": BATCH, "warm": WARM, "steps": steps}
-        for turn in range(rounds):
-            # To and fro, so that nobody always comes first on a machine that grows slower.
-            if turn % 2:
-                theirs = run_child(script, job, environment(1))
-            own = run_ours([TD3_BC], 1, steps, rows)[0][0]
-            if not turn % 2:
-                theirs = run_child(script, job, environment(1))
-            loop.append((own, theirs["loop"]))
-            alone.append((own, theirs["alone"]))
-    name = f"d3rlpy {theirs['version']} TD3+BC"
-    return [
-        compare((f"phimu {TD3_BC}", name), steps, loop),
-        compare((f"phimu {TD3_BC}", f"{name}, one batch for all updates"), steps, alone),
-    ]
-
-
-def _agent(name: str) -> Any:
-    if name == TD3_BC:
-        return Td3Bc()
+def _chosen(name: str) -> Preset:
     planner, how = name.split(", ")
-    settings: Any = offline_preset("ctrl-lcb", PLANNERS[planner]).settings
-    return replace(settings, precompute=COLUMNS[how])
+    settings = preset("ctrl-lcb", PLANNERS[planner], logged=True)
+    return override(settings, {"precompute": COLUMNS[how]})
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
     rows = random_set(HOPPER, job["rows"])
-    timed = [Timed(_agent(name), rows) for name in job["names"]]
+    timed = [Timed(_chosen(name), rows) for name in job["names"]]
     seconds = []
     for turn in range(job["rounds"]):
         order = range(len(timed))[:: -1 if turn % 2 else 1]

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from phimu.agents.presets import Agent, Preset, Schedule, override
+from phimu.agents.schedule import Preset
 from phimu.data.replay import Replay
+from phimu.settings import override
 from phimu.speed import devices, updates
-from phimu.speed.loop import fill
 from phimu.training.memory import keep_freed_memory
 
 BATCH = 256
@@ -48,33 +48,27 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes[upper]), np.log(times[upper]), 1)[0])
 
 
-def _agent(feature_dim: int = 256) -> Agent:
-    return updates.settings("ctrl-ucb-m", 256, feature_dim, 5.0)
+def _update(name: str) -> Callable[[int, int, float], float]:
+    """Seconds of an update with one setting at another size."""
 
+    def measure(size: int, rounds: int, work: float) -> float:
+        own = {"critic_width": size} if name == "feature_dim" else {}
+        chosen: Preset = override(updates.settings(*updates.CASES[CASE]), {name: size} | own)
+        return updates.time_update(chosen, rounds, work)[0]
 
-def _feature_dim(size: int, rounds: int, work: float) -> float:
-    return updates.time_update(_agent(size), rounds, work)[0]
-
-
-def _batch_size(size: int, rounds: int, work: float) -> float:
-    return updates.time_update(_agent(), rounds, work, batch_size=size)[0]
-
-
-def _negatives(size: int, rounds: int, work: float) -> float:
-    agent = override(Preset(_agent(), Schedule()), {"negatives": size}).settings
-    return updates.time_update(agent, rounds, work)[0]
+    return measure
 
 
 def _buffer_size(size: int, rounds: int, work: float) -> float:
     """Seconds of a sample of a full buffer; no floating point work, so `work` is not asked."""
-    replay = Replay(updates.SPEC, size, 0)
-    fill(replay, updates.SPEC, size)
+    replay = Replay(updates.SPEC, size, 0, BATCH)
+    updates.fill(replay, size)
     rng = np.random.default_rng(1)
     samples, times = 1_000, []
     for _ in range(rounds + 1):  # the first one warms up
         begin = time.perf_counter()
         for _ in range(samples):
-            replay.sample(BATCH, rng)
+            replay.sample(rng)
         times.append((time.perf_counter() - begin) / samples)
     return min(times[1:])
 
@@ -85,9 +79,9 @@ def _devices(size: int, rounds: int, work: float) -> float:
 
 
 MEASURES: dict[str, Callable[[int, int, float], float]] = {
-    "feature_dim": _feature_dim,
-    "batch_size": _batch_size,
-    "negatives": _negatives,
+    "feature_dim": _update("feature_dim"),
+    "batch_size": _update("batch_size"),
+    "negatives": _update("negatives"),
     "buffer_size": _buffer_size,
     "devices": _devices,
 }

@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 import jax
 
-from phimu.agents.presets import Schedule
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.speed import updates
-from phimu.speed.loop import Job
+from phimu.speed.loop import Job, preset_of
 from phimu.training.online import OnlineRun
 from phimu.training.threads import cores, environment
 
@@ -92,13 +91,8 @@ def _hear(run: subprocess.Popen[str]) -> float:
 
 
 def serve(job: Job) -> None:
-    schedule = Schedule(
-        learning_starts=job.learning_starts,
-        batch_size=job.batch_size,
-        buffer_size=job.buffer_size,
-        evaluate_every=0,
-    )
-    run = OnlineRun(updates.settings(*job.agent), open_task(job.task), schedule, seed=0)
+    chosen = preset_of(job)
+    run = OnlineRun(chosen.settings, open_task(job.task), chosen.schedule, seed=0)
     while run.step < job.learning_starts + job.warm:
         run.advance()
     print(0, flush=True)

@@ -10,16 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from phimu.agents.ctrl_ucb import CtrlUcb
-from phimu.agents.presets import Agent, override, preset
+from phimu.agents import preset, protocol
+from phimu.agents.protocol import Drawn
+from phimu.agents.schedule import Preset
+from phimu.data.replay import Replay
+from phimu.data.rows import width
 from phimu.networks import Precision
+from phimu.settings import override
+from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
-from phimu.training.online import update
-from phimu.types import Batch, Spec
+from phimu.types import Spec
 
 SPEC = Spec(observation_dim=17, action_dim=6)  # HalfCheetah's
 ROUNDS = 5  # the quickest counts: neighbours only ever make a round slower
 WORK = 4e10  # floating point operations in a round
+ROWS = 10_000  # of the replay buffer that an update draws from
 
 
 class Case(NamedTuple):
@@ -67,8 +72,8 @@ class Product(NamedTuple):
         return 2 * self.m * self.n * self.k
 
 
-def settings(*fields: Any) -> Agent:
-    """The agent of a Case."""
+def settings(*fields: Any) -> Preset:
+    """The agent of a Case, and a schedule."""
     case = Case(*fields)
     changes: dict[str, Any] = {"precision": case.precision}
     if case.agent == "sac":
@@ -82,14 +87,14 @@ def settings(*fields: Any) -> Agent:
             "critic_width": case.feature_dim,
             "bonus_scale": case.bonus_scale,
         }
-    return override(preset(case.agent, "paper-mujoco"), changes).settings
+    return override(preset(case.agent, "paper-mujoco"), changes)
 
 
 def update_speed(name: str, rounds: int = ROUNDS, work: float = WORK) -> UpdateSpeed:
     """One case of CASES."""
     keep_freed_memory()
-    agent = settings(*CASES[name])
-    return against_peak(name, *time_update(agent, rounds, work), rounds)
+    chosen = settings(*CASES[name])
+    return against_peak(name, *time_update(chosen, rounds, work), rounds)
 
 
 def against_peak(name: str, seconds: float, products: Counter[Product], rounds: int) -> UpdateSpeed:
@@ -100,61 +105,62 @@ def against_peak(name: str, seconds: float, products: Counter[Product], rounds: 
 
 
 def time_update(
-    agent: Agent, rounds: int = ROUNDS, work: float = WORK, batch_size: int = 256
+    chosen: Preset, rounds: int = ROUNDS, work: float = WORK
 ) -> tuple[float, Counter[Product]]:
-    """(seconds of an update, its matrix products)."""
-    state: Any = agent.init(SPEC, jax.random.PRNGKey(0))
-    data = example(agent, batch_size)
-    products = matrix_products(agent.update, state, *data, jax.random.PRNGKey(0))
+    """(seconds of an update as a run makes it, its matrix products)."""
+    learner = Learner(chosen.settings, SPEC, chosen.schedule, 0)
+    replay = random_replay(chosen, ROWS)
+    drawn = example(chosen, replay)
+    products = update_products(learner, drawn)
     count = in_a_round(products, work)
+    (phase,) = protocol.phases(chosen.settings)
 
-    def updates(state: Any, count: int) -> Any:
+    def updates(count: int) -> None:
         for step in range(count):
-            state, metrics = update(agent, state, 0, step, *data)
-        jax.block_until_ready(metrics)
-        return state
+            learner.learn(phase.name, step, [drawn], 1)
+            learner.check(step)
 
-    state = updates(state, 3)
-    times = []
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        state = updates(state, count)
-        times.append((time.perf_counter() - begin) / count)
-    return min(times) + _refresh_share(agent, state), products
+    updates(3)
+    seconds = min(_seconds(lambda: updates(count)) for _ in range(rounds)) / count
+    if phase.begin_every:
+        refresh = [_seconds(lambda: _begin(learner, replay)) for _ in range(3)]
+        seconds += min(refresh) / phase.begin_every
+    return seconds, products
 
 
-def example(agent: Agent, batch_size: int) -> list[Any]:
-    """A batch, and the noise that goes with it: what an update takes."""
-    rng = np.random.default_rng(0)
-
-    def normal(*shape: int) -> np.ndarray:
-        return rng.standard_normal(shape, np.float32)
-
-    batch = Batch(
-        observation=normal(batch_size, SPEC.observation_dim),
-        action=np.tanh(normal(batch_size, SPEC.action_dim)),
-        reward=normal(batch_size),
-        next_observation=normal(batch_size, SPEC.observation_dim),
-        terminated=np.zeros(batch_size, np.float32),
-    )
-    if isinstance(agent, CtrlUcb):
-        return [batch, normal(agent.noise.negatives, SPEC.observation_dim)]
-    return [batch]
+def _begin(learner: Learner, replay: Replay) -> None:
+    learner.begin("policy", replay, 0)
+    jax.block_until_ready(learner.state)
 
 
-def _refresh_share(agent: Agent, state: Any) -> float:
-    """Seconds of a refresh of the covariance, per update."""
-    if not isinstance(agent, CtrlUcb) or not agent.confidence.bonus_scale:
-        return 0.0
-    rng = np.random.default_rng(0)
-    rows = agent.confidence.covariance_sample
-    pairs = [rng.standard_normal((rows, size), np.float32) for size in SPEC]
-    times = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        jax.block_until_ready(agent.refresh(state, pairs[0], pairs[1], rows).whitening)
-        times.append(time.perf_counter() - begin)
-    return min(times) / agent.confidence.refresh_every
+def random_replay(chosen: Preset, rows: int) -> Replay:
+    """A buffer of noise."""
+    replay = Replay(SPEC, rows, rows, chosen.schedule.batch_size)
+    fill(replay, rows)
+    return replay
+
+
+def fill(replay: Replay, rows: int) -> None:
+    """Add random transitions."""
+    table = np.random.default_rng(0).standard_normal((rows, width(replay.spec)), np.float32)
+    for row in table:
+        observation, action, reward, following, *_ = np.split(row, _ends(replay.spec))
+        replay.add(observation, np.tanh(action), reward[0], following, False, False)
+
+
+def _ends(spec: Spec) -> np.ndarray:
+    return np.cumsum([spec.observation_dim, spec.action_dim, 1, spec.observation_dim])
+
+
+def example(chosen: Preset, replay: Replay) -> Drawn:
+    """What an update takes."""
+    phase = protocol.phases(chosen.settings)[-1].name
+    return protocol.draw(chosen.settings, phase, replay, np.random.default_rng(0))
+
+
+def update_products(learner: Learner, drawn: Drawn) -> Counter[Product]:
+    """The matrix products of an update on this."""
+    return matrix_products(learner.program.update, learner.state, drawn, jax.random.PRNGKey(0))
 
 
 def in_a_round(products: Counter[Product], work: float) -> int:

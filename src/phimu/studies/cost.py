@@ -9,7 +9,7 @@ import functools
 import heapq
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,16 +18,19 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from phimu.agents.presets import Schedule
+from phimu.agents import protocol
+from phimu.agents.schedule import Preset
 from phimu.data.device_set import DeviceSet
+from phimu.data.rows import width
 from phimu.errors import InputError
 from phimu.runs.config import RunConfig
 from phimu.runs.files import cache_directory, write_atomically
 from phimu.speed.offline import random_set
-from phimu.speed.updates import SPEC, example, matrix_products
+from phimu.speed.updates import SPEC, example, matrix_products, random_replay
 from phimu.studies.plan import Run
+from phimu.training.learner import Learner
 
-ROW_BYTES = 4 * (2 * SPEC.observation_dim + SPEC.action_dim + 2)  # of the replay buffer
+ROW_BYTES = 4 * width(SPEC)  # of the replay buffer
 STATE_COPIES = 2.0  # of the agent's state in memory while it is updated; 1.0 to 1.7 were measured
 ROWS = 2_000  # of a set on which the updates of an agent are counted
 KEY = np.zeros(2, np.uint32)
@@ -103,46 +106,43 @@ def shared_out(seconds: Sequence[float], workers: int) -> float:
 
 
 def _memory_mb(run: Run, bench: Bench) -> float | None:
-    schedule = run.config.schedule
-    if not isinstance(schedule, Schedule):
+    collection = run.config.schedule.collection
+    if collection is None:
         return None
-    loop = bench.memory_mb["sac" if run.config.agent == "sac" else "ctrl-ucb-m"]
-    replay = min(run.steps, schedule.buffer_size) * ROW_BYTES / 1e6
+    loop = bench.memory_mb.get(run.config.agent, max(bench.memory_mb.values()))
+    replay = min(run.steps, collection.buffer_size) * ROW_BYTES / 1e6
     return loop + replay + STATE_COPIES * _state_mb(run.config.settings)
 
 
 def _updates(config: RunConfig, steps: int) -> Iterable[tuple[int, float]]:
-    """How many, and of how many GFLOP each."""
-    agent: Any = config.settings
-    schedule = config.schedule
-    if isinstance(schedule, Schedule):
-        rounds = max(0, steps - schedule.learning_starts) // schedule.train_freq
-        return [(rounds * schedule.gradient_steps, _online_work(agent, schedule.batch_size))]
-    before = [count for _, count in agent.phases[:-1]]
-    counts = [*before, steps - sum(before)]
-    return zip(counts, _offline_work(agent, schedule.batch_size), strict=True)
+    """How many, and of how many GFLOP each; a pair per phase."""
+    collection = config.schedule.collection
+    phases = protocol.phases(config.settings)
+    if collection is None:
+        before = [phase.updates for phase in phases[:-1]]
+        counts = [*before, steps - sum(before)]
+    else:
+        rounds = max(0, steps - collection.learning_starts) // collection.train_freq
+        counts = [rounds * (phase.updates or collection.gradient_steps) for phase in phases]
+    return zip(counts, _work(Preset(config.settings, config.schedule)), strict=True)
 
 
 @functools.cache
-def _online_work(agent: Any, batch_size: int) -> float:
-    return _work(agent.update, _state(agent), *example(agent, batch_size), KEY)
-
-
-@functools.cache
-def _offline_work(agent: Any, batch_size: int) -> tuple[float, ...]:
-    """A number per phase."""
-    data = DeviceSet(random_set(SPEC, ROWS), SPEC, batch_size)
-    state, found = agent.init(SPEC, KEY), []
-    for phase, _ in agent.phases:
-        state, columns = agent.begin(phase, state, data)
-        found.append(_work(partial(agent.learn, phase), state, columns, KEY))
+def _work(chosen: Preset) -> tuple[float, ...]:
+    """GFLOP of matrix products in an update, a number per phase."""
+    learner = Learner(chosen.settings, SPEC, chosen.schedule, 0)
+    found = []
+    for phase in protocol.phases(chosen.settings):
+        program = learner.program._replace(phase=phase.name)
+        if chosen.schedule.collection is None:
+            data: Any = DeviceSet(random_set(SPEC, ROWS), SPEC, chosen.schedule.batch_size)
+            data = learner.begin(phase.name, data, 0)
+            drawn = protocol.draw(chosen.settings, phase.name, data, KEY)
+        else:
+            drawn = example(chosen, random_replay(chosen, ROWS))
+        products = matrix_products(program.update, learner.state, drawn, KEY)
+        found.append(sum(product.work * count for product, count in products.items()) / 1e9)
     return tuple(found)
-
-
-def _work(function: Callable[..., Any], *arguments: Any) -> float:
-    """GFLOP of matrix products."""
-    products = matrix_products(function, *arguments)
-    return sum(product.work * count for product, count in products.items()) / 1e9
 
 
 @functools.cache

@@ -1,26 +1,28 @@
-"""A study as runs: each is a `phimu train` command line and the directory that it works in.
+"""A study as runs: each is an order and the directory that it is carried out in.
 
 What is finished and what is not is read from the run directories alone, so whoever carries a study
 out can be killed and loses nothing.
 """
 
+import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from phimu.agents.offline_presets import offline_preset
-from phimu.agents.presets import names, preset
-from phimu.data.sets.opening import is_source
+from phimu.agents import preset
+from phimu.agents.schedule import Preset
+from phimu.data.sets.opening import is_source, open_set
+from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.runs import checkpoint
-from phimu.runs.config import RunConfig
-from phimu.runs.directory import RunDirectory
+from phimu.runs.config import Dataset, RunConfig
+from phimu.runs.directory import RunDirectory, is_unused, open_run
+from phimu.runs.provenance import command_line
+from phimu.session import Order
+from phimu.settings import names, override, walk
 from phimu.studies.tables import STUDIES, TASK_TITLES, Study, Variant
-
-# The run that the arguments of `phimu train` ask for, its suite, and the step that it ends at.
-Resolve = Callable[[list[str]], tuple[RunConfig, str, int]]
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,19 @@ class Run:
     """As the study names it."""
     label: str
     """The variant's."""
-    config: RunConfig
+    order: Order
     path: Path
-    steps: int
-    """Where its checkpoints end; on logged data the updates before the policy's come on top."""
-    arguments: tuple[str, ...]
-    """Of `phimu train`."""
     heat_map: bool = False
     """Whether `phimu heatmap` scores it in the end."""
+
+    @property
+    def config(self) -> RunConfig:
+        return self.order.config
+
+    @property
+    def steps(self) -> int:
+        """Where its checkpoints end."""
+        return self.order.last_step
 
     @property
     def seed(self) -> int:
@@ -54,11 +61,19 @@ class Run:
         """Step and facts of its last checkpoint."""
         return checkpoint.glance(RunDirectory(self.path).checkpoints)
 
+    def prepare(self) -> None:
+        """Make its directory, which is all that a worker is told."""
+        if is_unused(self.path):
+            order = self.order
+            config = order.config.to_json()
+            open_run(self.path, config, command_line(), order.facts(), order.about)
+
     def next_command(self) -> list[str] | None:
         """The arguments of `phimu` that bring it on; None if it is finished."""
         step, facts = self.saved()
         if step < self.steps or (step == self.steps and facts.get("evaluation_due")):
-            return ["train", *self.arguments, "--quiet"]
+            steps = str(self.order.steps)
+            return ["resume", str(self.path), "--steps", steps, "--threads", "1", "--quiet"]
         if self.heat_map and _scored_step(self.path) < self.steps:
             return ["heatmap", str(self.path)]
         return None
@@ -97,40 +112,56 @@ def expand(
     settings: Mapping[str, str],
     data: Path,
     runs: Path,
-    resolve: Resolve,
     only: Sequence[int] = (),
 ) -> list[Run]:
     """Its runs: all, or those with the numbers in `only`.
 
     Those of the first seed come first, so that half a study is a whole table. `settings` are of
-    every run whose agent has them; `data` is where the files of sets are.
+    every run whose agent has them; `data` is where the files of datasets are.
     """
     _refuse_unknown(study, settings)
     pairs = [(task, variant) for task in study.tasks for variant in study.variants]
     numbers = _numbers(study, len(pairs), only)
-    found = {}
-    for pair in sorted({(number - 1) % len(pairs) for number in numbers}):
-        arguments = _arguments(study, *pairs[pair], settings, data, runs)
-        found[pair] = arguments, *resolve(arguments)
+    opened = functools.lru_cache(maxsize=1)(open_set)  # several in a row want the same dataset
+    found = {
+        pair: _first(study, *pairs[pair], settings, data, opened)
+        for pair in sorted({(number - 1) % len(pairs) for number in numbers})
+    }
     planned = []
     for number in numbers:
         seed, pair = divmod(number - 1, len(pairs))
-        (task, variant), (arguments, config, suite, steps) = pairs[pair], found[pair]
-        config = replace(config, seed=seed)
-        planned.append(
-            Run(
-                number=number,
-                task=task,
-                label=variant.label,
-                config=config,
-                path=config.path(runs, suite),
-                steps=steps,
-                arguments=(*arguments, "--seed", str(seed)),
-                heat_map=study.metric == "total_variation_free",
-            )
-        )
+        (task, variant), (order, suite) = pairs[pair], found[pair]
+        order = replace(order, config=replace(order.config, seed=seed))
+        path = order.config.path(runs, suite)
+        heat_map = study.metric == "total_variation_free"
+        planned.append(Run(number, task, variant.label, order, path, heat_map))
     _refuse_twins(planned)
     return planned
+
+
+def _first(
+    study: Study,
+    task: str,
+    variant: Variant,
+    settings: Mapping[str, str],
+    data: Path,
+    opened: Any,
+) -> tuple[Order, str]:
+    """What is to be run with the first seed, and its suite."""
+    chosen = _settings(study, variant, settings)
+    name = variant.preset or study.preset
+    about = {"preset": name, "study": study.name, "variant": variant.label}
+    options = dict(study.options)
+    if study.offline:
+        source = task if is_source(task) else f"d4rl:{data / task}.hdf5"
+        logged = opened(source)
+        dataset = Dataset.of(logged, logged.task)
+        config = RunConfig(logged.name, variant.agent, *chosen, 0, options, dataset)
+        return Order(config, study.steps, source, about), logged.layout
+    opened_task = open_task(task, **options)
+    opened_task.close()
+    config = RunConfig(task, variant.agent, *chosen, 0, options)
+    return Order(config, study.steps, about=about), opened_task.suite
 
 
 def _numbers(study: Study, pairs: int, only: Sequence[int]) -> Sequence[int]:
@@ -145,45 +176,37 @@ def _numbers(study: Study, pairs: int, only: Sequence[int]) -> Sequence[int]:
     return sorted(set(only)) or range(1, last + 1)
 
 
-def _arguments(
-    study: Study,
-    task: str,
-    variant: Variant,
-    settings: Mapping[str, str],
-    data: Path,
-    runs: Path,
-) -> list[str]:
-    """Of `phimu train`, all but the seed."""
-    if study.offline and not is_source(task):
-        task = f"d4rl:{data / task}.hdf5"
-    known = _settings(study, variant)
-    own = {name: str(value) for name, value in variant.settings}
-    given = {name: text for name, text in settings.items() if name in known}
-    return [
-        *(task, "--agent", variant.agent, "--preset", variant.preset or study.preset),
-        *("--steps", str(study.steps), "--threads", "1", "--runs", str(runs)),
-        *(word for name, text in (own | given).items() for word in _flag(name, text)),
-        *(["--option", *study.options] if study.options else []),
-    ]
+def _settings(study: Study, variant: Variant, settings: Mapping[str, str]) -> Preset:
+    """The variant's under its preset, with those of `settings` that its agent has."""
+    parts = preset(variant.agent, variant.preset or study.preset, study.offline)
+    parts = override(parts, dict(variant.settings))
+    now = {field.name: value for part in parts for field, value in walk(part)}
+    known = names(parts)
+    given = {
+        name: _value(name, now[name], text) for name, text in settings.items() if name in known
+    }
+    return override(parts, given)
 
 
-def _settings(study: Study, variant: Variant) -> list[str]:
-    """The names of those that the variant's agent has."""
-    of: Callable[..., tuple[Any, Any]] = offline_preset if study.offline else preset
-    return names(of(variant.agent, variant.preset or study.preset))
-
-
-def _flag(name: str, text: str) -> Iterator[str]:
-    """`actor_sizes`, `8,8` as --actor-sizes 8 8; true and false as --name and --no-name."""
-    flag = name.replace("_", "-")
-    if text in ("true", "false"):
-        yield f"--{flag}" if text == "true" else f"--no-{flag}"
-    else:
-        yield from (f"--{flag}", *text.split(","))
+def _value(name: str, now: Any, text: str) -> Any:
+    """A setting from its text, of the kind that it has now: 8,8 is a tuple, none is None."""
+    if isinstance(now, tuple) or "," in text:
+        return tuple(_value(name, None, part) for part in text.split(","))
+    try:
+        plain = json.loads({"none": "null"}.get(text.lower(), text.lower()))
+    except json.JSONDecodeError:
+        plain = text
+    if isinstance(now, float) and isinstance(plain, int) and not isinstance(plain, bool):
+        plain = float(plain)
+    if now is not None and plain is not None and type(plain) is not type(now):
+        wanted = type(now).__name__ if isinstance(now, bool | int | float) else "name"
+        if isinstance(now, bool | int | float | str):
+            raise InputError(f"{name} is {text!r}: give a {wanted}.")
+    return plain
 
 
 def _refuse_unknown(study: Study, settings: Mapping[str, str]) -> None:
-    known = {name for variant in study.variants for name in _settings(study, variant)}
+    known = {name for variant in study.variants for name in names(_settings(study, variant, {}))}
     varied = {name for variant in study.variants for name, _ in variant.settings}
     for name in settings:
         if name in varied:

@@ -66,6 +66,7 @@ class Job:
         command = self._next()
         if command is None:
             return False
+        self.run.prepare()
         self._command, (self._saved, _) = command, self.run.saved()
         self._attempt, self.status = start(command), "running"
         return True

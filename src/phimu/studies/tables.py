@@ -25,15 +25,6 @@ class Variant:
     preset: str | None = None
     """If another than the study's."""
 
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The settings as `phimu train` takes them, such as ("--bonus-scale", "5.0")."""
-        return tuple(
-            word
-            for name, value in self.settings
-            for word in (f"--{name.replace('_', '-')}", str(value))
-        )
-
 
 @dataclass(frozen=True)
 class Study:
@@ -52,8 +43,8 @@ class Study:
     metric: Metric = "return"
     """The mean return, or D4RL's score, of the evaluations within WINDOW of the end. The last kind
     is of the maze, from the scores.json that `phimu heatmap RUN` writes; there less is better."""
-    options: tuple[str, ...] = ()
-    """Of the task, as `phimu train --option` takes them."""
+    options: tuple[tuple[str, bool | float | str], ...] = ()
+    """Constructor arguments of the task."""
 
     @property
     def offline(self) -> bool:
@@ -203,7 +194,7 @@ _ALL = (
         "maze",
         steps=300_000,
         metric="total_variation_free",
-        options=("random_start=true",),
+        options=(("random_start", True),),
     ),
 )
 STUDIES = {study.name: study for study in _ALL}

@@ -1,5 +1,10 @@
-"""The compiled side of a run: an agent's state, how it acts, and one update or several a call."""
+"""The compiled side of a run: an agent's state, how it acts, and any number of updates a call.
 
+The same program serves an environment, whose batches the host draws from replay, and logged data,
+whose batches are drawn inside it.
+"""
+
+import contextlib
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,168 +14,288 @@ import numpy as np
 from jax.lax import with_sharding_constraint
 from jax.sharding import NamedSharding
 
-from phimu.agents.presets import Agent
-from phimu.data.replay import split
+from phimu.agents import protocol
+from phimu.agents.protocol import Drawn, Feed
+from phimu.agents.schedule import Schedule
+from phimu.data.device_set import DeviceSet
+from phimu.data.rows import split
 from phimu.errors import NotFinite
-from phimu.normalisation import Acting
+from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
+from phimu.runs import checkpoint
 from phimu.training.devices import on_first, placement
-from phimu.training.streams import ACT, INIT, UPDATE, key
-from phimu.types import Metrics, Spec
-
-FINITE = "finite"
-# What an update takes: rows of transitions, and the noise where the agent has some.
-Data = list[np.ndarray]
+from phimu.training.streams import ACT, INIT, REFRESH, UPDATE, key, stream
+from phimu.types import Act, Metrics, Spec, Store
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
-def update(agent: Any, state: Any, seed: int, step: int | jax.Array, *data: Any) -> Any:
-    state, metrics = agent.update(state, *data, key(seed, UPDATE, step))
-    # One flag for all losses and gradient norms, which the host reads when it has to wait for the
-    # update anyway. Keeping the old state where it is false would take another pass over both.
-    finite = jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
-    return state, metrics | {FINITE: finite}
+class LearnerState(NamedTuple):
+    """All that is learned."""
+
+    normaliser: Normaliser
+    agent: Any
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def act(
-    agent: Agent, deterministic: bool, acting: Acting, observation: Any, seed: int, step: int
-) -> jax.Array:
-    return agent.act(acting, observation, key(seed, ACT, step), deterministic)
-
-
-# The loop's versions take the leaves of a tree. To flatten and rebuild a state of a hundred arrays
-# in its nested modules for every call takes as long as the call. For a like reason they take
-# transitions in one piece.
-
-
-class _Program(NamedTuple):
+class Program(NamedTuple):
     """What a compiled call is compiled for."""
 
     agent: Any
+    phase: str
     tree: Any  # of the state's leaves
     spec: Spec
+    bfloat16: bool
+    running: bool  # whether the normaliser learns from each batch
     whole: NamedSharding | None  # where the state lies, if there are several devices
 
-    def place(self, state: Any) -> list[jax.Array]:
-        leaves = jax.tree.leaves(state)
-        return leaves if self.whole is None else with_sharding_constraint(leaves, self.whole)
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Products within it take bfloat16 operands if asked; weights and sums stay float32."""
+        return jax.default_matmul_precision("bfloat16") if self.bfloat16 else _AS_IS
+
+    def update(self, state: LearnerState, drawn: Drawn, key: jax.Array) -> Any:
+        """One update: what the run does to observations, then the agent's own."""
+        batch, seen = split(drawn.rows, self.spec), state.normaliser
+        if self.running:
+            seen = seen.include(batch.observation)
+        others = {name: seen(observation) for name, observation in drawn.others.items()}
+        feed = Feed(normalise_batch(seen, batch), others, drawn.columns)
+        with self.precision():
+            agent, metrics = self.agent.update(self.phase, state.agent, feed, key)
+        return LearnerState(seen, agent), metrics
+
+
+_AS_IS = contextlib.nullcontext()
+
+# The compiled calls take the leaves of a tree. To flatten and rebuild a state of a hundred arrays
+# in its nested modules for every call takes as long as the call.
+
+
+@partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def updates(
+    program: Program, room: int, leaves: Any, source: Any, seed: int, step: int, count: int
+) -> tuple[Any, Metrics, jax.Array, jax.Array]:
+    """`count` updates from number `step` on.
+
+    It gives the leaves, the last update's metrics, how many updates were made, and whether all
+    their metrics are finite: one flag, which the host reads when it has to wait anyway.
+
+    `source` is a store on the device, or what the host has drawn: for one update, or stacked for
+    up to `room`. The first update whose metrics are not finite is the last. `count` is no
+    constant, so that calls of every length are one program.
+    """
+
+    def one(done: jax.Array, state: Any) -> tuple[Any, Metrics]:
+        own = key(seed, UPDATE, step + done)
+        if isinstance(source, DeviceSet):
+            drawn = protocol.draw(program.agent, program.phase, source, own)
+        elif room == 1:
+            drawn = source
+        else:
+            drawn = jax.tree.map(lambda stacked: stacked[done], source)
+        return program.update(state, drawn, own)
+
+    def body(carried: Any) -> Any:
+        state, _, done = carried
+        return *one(done, state), done + 1
+
+    def going_on(carried: Any) -> jax.Array:
+        _, metrics, done = carried
+        return (done < count) & all_finite(metrics)
+
+    state: Any = jax.tree.unflatten(program.tree, leaves)
+    if room == 1:
+        state, metrics = one(jnp.int32(0), state)
+        made = jnp.int32(1)
+    else:
+        _, shapes = jax.eval_shape(one, jnp.int32(0), state)
+        blank = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
+        state, metrics, made = jax.lax.while_loop(going_on, body, (state, blank, jnp.int32(0)))
+    leaves = jax.tree.leaves(state)
+    if program.whole is not None:
+        leaves = with_sharding_constraint(leaves, program.whole)
+    return leaves, metrics, made, all_finite(metrics)
+
+
+def all_finite(metrics: Metrics) -> jax.Array:
+    return jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _act(agent: Any, tree: Any, leaves: Any, observation: Any, seed: int, step: int) -> jax.Array:
-    return act(agent, False, jax.tree.unflatten(tree, leaves), observation, seed, step)
+def act(tree: Any, uniform_mix: float, leaves: Any, observation: Any, seed: int, step: int) -> Any:
+    """Sampled actions for observations [..., D], some of them uniformly random."""
+    own = key(seed, ACT, step)
+    action = jax.tree.unflatten(tree, leaves).act(observation, own, False)
+    if not uniform_mix:
+        return action
+    for_choice, for_uniform = jax.random.split(jax.random.fold_in(own, 1))
+    uniform = jax.random.uniform(for_uniform, action.shape, minval=-1.0, maxval=1.0)
+    chosen = jax.random.bernoulli(for_choice, uniform_mix, action.shape[:-1])
+    return jnp.where(chosen[..., None], uniform, action)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _update(
-    program: _Program, leaves: Any, seed: int, step: int, rows: Any, *noise: Any
-) -> tuple[Any, Metrics]:
-    state = jax.tree.unflatten(program.tree, leaves)
-    batch = split(rows, program.spec)
-    state, metrics = update(program.agent, state, seed, step, batch, *noise)
-    return program.place(state), metrics
+@jax.jit
+def mode(acting: Acting, observation: Any) -> jax.Array:
+    """The most likely actions for observations [..., D]."""
+    return acting.act(observation, jax.random.PRNGKey(0), True)
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _updates(
-    program: _Program, leaves: Any, seed: int, step: int, count: int, *data: Any
-) -> tuple[Any, Metrics, Metrics]:
-    """The first `count` of the updates whose data are stacked, one after the other.
+def act_with(
+    acting: Acting, observation: np.ndarray, seed: int, call: int, deterministic: bool
+) -> np.ndarray:
+    """The mode, or a sample that differs from call to call."""
+    if deterministic:
+        return np.asarray(mode(acting, observation))
+    leaves, tree = jax.tree.flatten(acting)
+    return np.asarray(act(tree, 0.0, leaves, observation, seed, call))
 
-    Gives the leaves, the metrics of the last one, and those of each. `count` is no constant, so
-    that rounds cut short by a refresh need no program of their own.
+
+@partial(jax.jit, static_argnums=(0, 1))
+def query(agent: Any, name: str, state: LearnerState, observation: Any, *rest: Any) -> jax.Array:
+    """One of an agent's queries, on observations as the environment gives them.
+
+    `rest` is an action, and for a density a next observation.
     """
-
-    def one(index: jax.Array, state: Any) -> Any:
-        rows, *noise = (stacked[index] for stacked in data)
-        batch = split(rows, program.spec)
-        return update(program.agent, state, seed, step + jnp.int32(index), batch, *noise)
-
-    def body(index: jax.Array, carried: Any) -> Any:
-        state, metrics = one(index, carried[0])
-        return state, {name: carried[1][name].at[index].set(x) for name, x in metrics.items()}
-
-    state = jax.tree.unflatten(program.tree, leaves)
-    room = data[0].shape[0]
-    _, metrics = jax.eval_shape(one, jnp.int32(0), state)
-    every = {name: jnp.ones(room, x.dtype) for name, x in metrics.items()}
-    state, every = jax.lax.fori_loop(0, count, body, (state, every))
-    last = {name: x[count - 1] for name, x in every.items()}
-    return program.place(state), last, every
+    seen = state.normaliser
+    action, *following = rest
+    inputs = seen(observation), action, *(seen(each) for each in following)
+    return getattr(agent, name)(state.agent, *inputs)
 
 
 class Learner:
     """An agent's state between compiled calls, on one device or in copies on several."""
 
-    def __init__(self, agent: Agent, spec: Spec, seed: int, devices: int = 1):
-        self.seed, self._place = seed, placement(devices)
+    def __init__(self, agent: Any, spec: Spec, schedule: Schedule, seed: int, devices: int = 1):
+        self.agent, self.spec, self.seed, self._place = agent, spec, seed, placement(devices)
         self.metrics: Metrics = {}  # of the last update
-        # Of the last call: the metrics of each of its updates, and their data.
-        self._unchecked: tuple[Metrics, list[Data]] | None = None
-        state: Any = agent.init(spec, key(seed, INIT, 0))
+        # Of the last call: how many updates it made, whether they were finite, what they drew.
+        self._unchecked: tuple[jax.Array, jax.Array, list[Drawn]] | None = None
+        collects = schedule.collection
+        self._uniform_mix = 0.0 if collects is None else collects.uniform_mix
+        state = LearnerState(
+            normaliser(schedule.normalise_observations, spec.observation_dim),
+            agent.init(spec, key(seed, INIT, 0)),
+        )
+        # Slow copies start as the same arrays; separate ones can be donated to a compiled call.
+        state = jax.tree.map(jnp.copy, state)
         tree: Any = jax.tree.structure(state)
-        self._program = _Program(agent, tree, spec, self._place and self._place.whole)
+        self.program = Program(
+            agent,
+            protocol.phases(agent)[-1].name,
+            tree,
+            spec,
+            schedule.precision == "bfloat16",
+            collects is not None,
+            self._place and self._place.whole,
+        )
         self.state = state
         numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
-        self._acting, self._acting_tree = jax.tree.flatten(numbers.acting)
+        self._acting, self._acting_tree = jax.tree.flatten(self._acting_of(numbers))
+
+    def _acting_of(self, state: LearnerState) -> Acting:
+        return Acting(state.normaliser, self.agent.policy(state.agent))
 
     @property
-    def state(self) -> Any:
+    def state(self) -> LearnerState:
         """On the first device; the next update takes its arrays away."""
         leaves = self._leaves if self._place is None else on_first(self._leaves)
-        return jax.tree.unflatten(self._program.tree, leaves)
+        return jax.tree.unflatten(self.program.tree, leaves)
 
     @state.setter
-    def state(self, state: Any) -> None:
+    def state(self, state: LearnerState) -> None:
         self._leaves = jax.tree.leaves(state)
         if self._place is not None:
             self._leaves = jax.device_put(self._leaves, self._place.whole)
 
+    @property
+    def acting(self) -> Acting:
+        """What acting needs of the state."""
+        return self._acting_of(self.state)
+
     def act(self, observation: np.ndarray, step: int) -> np.ndarray:
-        """A sampled action; it depends on the last update, so it waits for that."""
+        """Sampled actions; they depend on the last update, so this waits for it."""
         acting = [self._leaves[number] for number in self._acting]
         if self._place is not None:
             acting = on_first(acting)  # all of them would take longer, and say the same
-        agent = self._program.agent
-        return np.asarray(_act(agent, self._acting_tree, acting, observation, self.seed, step))
+        tree, mix = self._acting_tree, self._uniform_mix
+        return np.asarray(act(tree, mix, acting, observation, self.seed, step))
 
-    def learn(self, step: int, data: Data) -> None:
-        """The update with this number, begun but not waited for; `check` first."""
-        placed = data if self._place is None else jax.device_put(data, self._place.rows)
-        self._leaves, metrics = _update(self._program, self._leaves, self.seed, step, *placed)
-        self._unchecked = metrics, [data]
-        self.metrics = {name: value for name, value in metrics.items() if name != FINITE}
+    def mode(self) -> Act:
+        """The policy as it is now, without noise."""
+        acting = self.acting
+        return lambda observation: np.asarray(mode(acting, observation))
 
-    def learn_several(self, step: int, several: list[Data], room: int) -> None:
-        """The same for updates from `step` on in one call; the programs are those of `room`."""
-        data = [np.zeros((room, *each.shape), np.float32) for each in several[0]]
-        for stacked, parts in zip(data, zip(*several, strict=True), strict=True):
-            stacked[: len(several)] = parts
-        placed = data if self._place is None else jax.device_put(data, self._place.stacked)
-        self._leaves, last, every = _updates(
-            self._program, self._leaves, self.seed, step, len(several), *placed
+    def query(self, name: str, *arrays: Any) -> np.ndarray:
+        """One of the agent's queries, on observations as the environment gives them."""
+        return np.asarray(query(self.agent, name, self.state, *arrays))
+
+    def begin(self, phase: str, store: Store, step: int) -> Store:
+        """What the agent computes outside of updates; the store with any columns it adds."""
+        state, rng = self.state, stream(self.seed, REFRESH, step)
+        agent, store = protocol.begin(self.agent, phase, state.agent, store, state.normaliser, rng)
+        if agent is not state.agent:
+            self.state = LearnerState(state.normaliser, agent)
+        return store
+
+    def normalise_by(self, observations: np.ndarray) -> None:
+        """Take the statistics of a whole dataset."""
+        state = self.state
+        self.state = LearnerState(state.normaliser.of(observations), state.agent)
+
+    def learn(self, phase: str, step: int, drawn: list[Drawn], room: int) -> None:
+        """Updates from number `step` on, begun but not waited for; `check` first.
+
+        Up to `room` at a time are one compiled program.
+        """
+        source: Any = drawn[0]
+        if room > 1:
+            source = jax.tree.map(lambda *each: _stacked(each, room), *drawn)
+        if self._place is not None:
+            source = jax.device_put(source, self._place.rows if room == 1 else self._place.stacked)
+        made, finite = self._run(phase, room, source, step, len(drawn))
+        self._unchecked = made, finite, drawn
+
+    def learn_from(self, phase: str, store: DeviceSet, step: int, count: int) -> int:
+        """Updates on logged data, waited for: how many were made, fewer if one was not finite."""
+        made, _ = self._run(phase, 2, store, step, count)  # any room but 1: a loop
+        return int(made)
+
+    def _run(self, phase: str, room: int, source: Any, step: int, count: int) -> Any:
+        program = self.program._replace(phase=phase)
+        self._leaves, self.metrics, made, finite = updates(
+            program, room, self._leaves, source, self.seed, step, count
         )
-        self._unchecked = every, several
-        self.metrics = {name: value for name, value in last.items() if name != FINITE}
+        return made, finite
 
     def check(self, step: int) -> None:
-        """Wait for the last call; NotFinite with the batch of its first update that was not."""
+        """Wait for the last call of `learn`; NotFinite with the batch of an update that was not."""
         if self._unchecked is None:
             return
-        metrics, several = self._unchecked
-        finite = np.asarray(metrics[FINITE])
-        if finite.all():
-            self._unchecked = None
-            return
-        first = int(np.argmin(finite))
-        values = {name: np.ravel(value)[first] for name, value in metrics.items()}
+        made, finite, drawn = self._unchecked
+        if not finite:
+            raise self.fault(drawn[int(made) - 1], step)
+        self._unchecked = None
+
+    def fault(self, drawn: Drawn, step: int) -> NotFinite:
+        """The error for metrics that are not finite, with what the update was given."""
+        values = {name: float(value) for name, value in self.metrics.items()}
         bad = ", ".join(f"{name} is {x}" for name, x in values.items() if not np.isfinite(x))
-        rows, *noise = several[first]
-        batch = {
-            name: column.copy()
-            for name, column in split(rows, self._program.spec)._asdict().items()
-        }
-        raise NotFinite(
-            f"{bad} at step {step:,}: lower the learning rates or scale the reward.",
-            batch | ({"noise": noise[0]} if noise else {}),
+        batch = split(np.asarray(drawn.rows), self.spec)._asdict()
+        arrays = {name: np.array(column) for name, column in {**batch, **drawn.others}.items()}
+        return NotFinite(
+            f"{bad} at step {step:,}: lower the learning rates or scale the reward.", arrays
         )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        arrays = {f"agent/{k}": v for k, v in checkpoint.flatten(self.state).items()}
+        return arrays | {f"metrics/{k}": np.asarray(v) for k, v in self.metrics.items()}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """From a checkpoint."""
+        self.state = checkpoint.restore(self.state, checkpoint.below("agent/", arrays))
+        metrics = checkpoint.below("metrics/", arrays)
+        self.metrics = {name: jnp.asarray(value) for name, value in metrics.items()}
+        self._unchecked = None
+
+
+def _stacked(each: tuple[np.ndarray, ...], room: int) -> np.ndarray:
+    stacked = np.zeros((room, *np.shape(each[0])), np.asarray(each[0]).dtype)
+    stacked[: len(each)] = each
+    return stacked

@@ -4,40 +4,47 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from phimu.agents.ctrl_ucb import CtrlUcb
-from phimu.agents.presets import Agent, Schedule
+from phimu.agents import protocol
+from phimu.agents.protocol import Drawn, Phase
+from phimu.agents.schedule import Schedule
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
 from phimu.errors import InputError
 from phimu.runs import checkpoint
+from phimu.settings import walk
 from phimu.training.devices import check_sizes
-from phimu.training.learner import FINITE, Data, Learner, act, update
+from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
-from phimu.training.streams import BATCH, REFRESH, RESET, WARM_UP, stream
+from phimu.training.streams import BATCH, RESET, WARM_UP, check_seed, stream
 from phimu.types import Act, Metrics
 
-__all__ = ["FINITE", "OnlineRun", "act", "update"]
-
 MOST = 32  # updates in a compiled call: their batches are in memory at once
+SHARED = ("batch_size", "negatives")  # what several devices divide among themselves
 
 
 class OnlineRun:
     """An agent learning in a task: `advance` is one step of the environment."""
 
-    def __init__(self, agent: Agent, task: Task, schedule: Schedule, seed: int, devices: int = 1):
-        if not 0 <= seed < 2**31:
-            raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
-        sizes = {"batch_size": schedule.batch_size}
-        if isinstance(agent, CtrlUcb):
-            sizes["negatives"] = agent.noise.negatives
-        check_sizes(devices, sizes)
+    kind = "train"  # of the rows of metrics
+
+    def __init__(self, agent: Any, task: Task, schedule: Schedule, seed: int, devices: int = 1):
+        check_seed(seed)
+        if schedule.collection is None:
+            raise InputError("This schedule collects nothing: it is for logged data.")
+        settings = {field.name: value for part in (agent, schedule) for field, value in walk(part)}
+        check_sizes(devices, {name: settings[name] for name in SHARED if name in settings})
         keep_freed_memory()  # before the first use of JAX, whose threads would get arenas
         self.agent, self.task, self.schedule, self.seed = agent, task, schedule, seed
-        self.learner = Learner(agent, task.spec, seed, devices)
-        self.replay = Replay(task.spec, schedule.buffer_size, schedule.learning_starts)
+        self.collection = schedule.collection
+        self.learner = Learner(agent, task.spec, schedule, seed, devices)
+        self.replay = Replay(
+            task.spec,
+            self.collection.buffer_size,
+            self.collection.learning_starts,
+            schedule.batch_size,
+        )
         self.step = self.updates = self.episodes = 0
         self._simulated = 0  # simulator steps of all episodes but the open one
         self.returns: list[float] = []  # of the last episodes, for the progress line
@@ -45,19 +52,22 @@ class OnlineRun:
         self._observation = np.zeros(task.spec.observation_dim, np.float32)
         self._actions: list[np.ndarray] = []  # of the open episode
         self._return = 0.0
-        self._prepared: dict[int, Data] = {}  # of the next update, by its number
+        self._prepared: dict[int, Drawn] = {}  # of the next update, by its number
         self._begin_episode()
 
     def advance(self) -> None:
         action = self._action()
         next_observation, reward, terminated, truncated = self.task.step(action)
-        self.replay.add(self._observation, action, reward, next_observation, terminated)
+        self.replay.add(self._observation, action, reward, next_observation, terminated, truncated)
         self._observation = next_observation
         self._actions.append(action)
         self._return += reward
         self.step += 1
-        if self.step >= self.schedule.learning_starts and self.step % self.schedule.train_freq == 0:
-            self._learn(self.schedule.gradient_steps)
+        collection = self.collection
+        if self.step >= collection.learning_starts and self.step % collection.train_freq == 0:
+            for phase in protocol.phases(self.agent):
+                self._learn(phase, phase.updates or collection.gradient_steps)
+            self._prepare()
         if terminated or truncated:
             self.returns = [*self.returns[-9:], self._return]
             self.episodes += 1
@@ -68,10 +78,6 @@ class OnlineRun:
     def state(self) -> Any:
         """Of the agent."""
         return self.learner.state
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        self.learner.state = state
 
     @property
     def metrics(self) -> Metrics:
@@ -86,11 +92,10 @@ class OnlineRun:
     def policy(self) -> Act:
         """The mode action of the agent as it is now."""
         self.check()
-        acting = self.state.acting
-        return lambda o: np.asarray(act(self.agent, True, acting, o, self.seed, 0))
+        return self.learner.mode()
 
     def _action(self) -> np.ndarray:
-        if self.step < self.schedule.learning_starts:
+        if self.step < self.collection.learning_starts:
             rng = stream(self.seed, WARM_UP, self.step)
             return rng.uniform(-1, 1, self.task.spec.action_dim).astype(np.float32)
         action = self.learner.act(self._observation, self.step)
@@ -101,21 +106,23 @@ class OnlineRun:
         """Wait for the last update; NotFinite with its batch if a number in it was not finite."""
         self.learner.check(self.step)
 
-    def _learn(self, count: int) -> None:
-        """So many updates, in one compiled call where no refresh of the covariance is between."""
+    def _learn(self, phase: Phase, count: int) -> None:
+        """So many updates, in one compiled call where the agent begins nothing anew between."""
         room = min(count, MOST)
         while count:
-            together = min(room, count, self._until_refresh())
-            several = [self._data(self.updates + number) for number in range(together)]
+            together = min(room, count, self._until_begin(phase))
+            drawn = [self._drawn(phase, self.updates + number) for number in range(together)]
             self.check()
-            self._refresh_if_due()
-            if room == 1:
-                self.learner.learn(self.updates, several[0])
-            else:
-                self.learner.learn_several(self.updates, several, room)
+            if self._until_begin(phase) == phase.begin_every or not self.updates:
+                self.learner.begin(phase.name, self.replay, self.updates)
+            self.learner.learn(phase.name, self.updates, drawn, room)
             self.updates += together
             count -= together
-        self._prepare()
+
+    def _until_begin(self, phase: Phase) -> int:
+        """How many updates there are before the next `begin` but one that is due now."""
+        every = phase.begin_every
+        return every - self.updates % every if every else MOST
 
     def _prepare(self) -> None:
         """Draw the next batch while the update computes, so without the transition to come.
@@ -123,41 +130,15 @@ class OnlineRun:
         Where several transitions come in between, as `train_freq` may say, it is drawn when due: a
         run that is resumed half-way could not draw it again from the buffer as it was.
         """
-        if self.updates and self.schedule.train_freq == 1:
-            self._prepared = {self.updates: self._draw(self.updates)}
+        if self.updates and self.collection.train_freq == 1:
+            first = protocol.phases(self.agent)[0]
+            self._prepared = {self.updates: self._draw(first, self.updates)}
 
-    def _data(self, update: int) -> Data:
-        return self._prepared.pop(update, None) or self._draw(update)
+    def _drawn(self, phase: Phase, update: int) -> Drawn:
+        return self._prepared.pop(update, None) or self._draw(phase, update)
 
-    def _draw(self, update: int) -> Data:
-        """A batch, and the noise that goes with it."""
-        rng = stream(self.seed, BATCH, update)
-        data: Data = [self.replay.sample_rows(self.schedule.batch_size, rng)]
-        if isinstance(self.agent, CtrlUcb):
-            data.append(
-                self.agent.noise.draw(
-                    lambda n: self.replay.sample_next(n, rng),
-                    lambda n: self.replay.sample_random_next(n, rng),
-                )
-            )
-        return data
-
-    def _until_refresh(self) -> int:
-        """How many updates there are before the next refresh but one that is due now."""
-        if not isinstance(self.agent, CtrlUcb) or not self.agent.confidence.bonus_scale:
-            return MOST
-        every = self.agent.confidence.refresh_every
-        return every - self.updates % every
-
-    def _refresh_if_due(self) -> None:
-        """Estimate the covariance of the bonus anew, now and then."""
-        agent = self.agent
-        if not isinstance(agent, CtrlUcb) or not agent.confidence.bonus_scale:
-            return
-        if self.updates % agent.confidence.refresh_every == 0:
-            rng = stream(self.seed, REFRESH, self.updates)
-            pairs = self.replay.sample_pairs(agent.confidence.covariance_sample, rng)
-            self.state = agent.refresh(self.state, *pairs, len(self.replay))
+    def _draw(self, phase: Phase, update: int) -> Drawn:
+        return protocol.draw(self.agent, phase.name, self.replay, stream(self.seed, BATCH, update))
 
     def _begin_episode(self) -> None:
         seed = int(stream(self.seed, RESET, self.episodes).integers(2**31))
@@ -170,8 +151,6 @@ class OnlineRun:
         """What the schedule counts."""
         return self.step
 
-    kind = "train"  # of the rows of metrics
-
     def facts(self) -> dict[str, float]:
         """What a row of metrics says besides them."""
         return self.recent_return() | {"simulator_steps": self.simulator_steps}
@@ -183,8 +162,6 @@ class OnlineRun:
     def save(self, directory: Path, **more: Any) -> None:
         """Everything as one checkpoint, with `more` facts; the open episode as its actions."""
         self.check()
-        arrays = {f"agent/{k}": v for k, v in checkpoint.flatten(self.state).items()}
-        arrays |= {f"metrics/{k}": np.asarray(v) for k, v in self.metrics.items()}
         actions = np.array(self._actions, np.float32).reshape(-1, self.task.spec.action_dim)
         facts = {
             "updates": self.updates,
@@ -194,17 +171,15 @@ class OnlineRun:
         }
         home = directory.resolve()
         last = self._saved[1] if self._saved and self._saved[0] == home else None
-        arrays["open_episode"] = actions
+        arrays = self.learner.arrays() | {"open_episode": actions}
         written = checkpoint.save(directory, self.step, arrays, facts | more, self.replay, last)
         self._saved = home, written
 
     def restore(self, saved: checkpoint.Checkpoint, say: Callable[[str], Any]) -> None:
         """Continue from a checkpoint, replaying the open episode's actions from its seed."""
-        self.state = restore_agent(self.state, saved)
+        self.learner.restore(saved.arrays)
         saved.restore_replay(self.replay)
         self._saved = saved.directory.resolve(), checkpoint.Saved(saved.step, saved.segments)
-        metrics = checkpoint.below("metrics/", saved.arrays)
-        self.learner.metrics = {name: jnp.asarray(value) for name, value in metrics.items()}
         self.step = saved.step
         try:
             self.updates, self.episodes, self._simulated = (
@@ -229,8 +204,3 @@ class OnlineRun:
                     f"{self.task.name} did not repeat its open episode from the same seed and "
                     "actions, so this run is not a bit-exact continuation."
                 )
-
-
-def restore_agent(template: Any, saved: checkpoint.Checkpoint) -> Any:
-    """The agent's part of a checkpoint."""
-    return checkpoint.restore(template, checkpoint.below("agent/", saved.arrays))

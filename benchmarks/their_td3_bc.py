@@ -1,4 +1,4 @@
-"""The TD3+BC of d3rlpy, timed: `python -I their_offline.py JOB.json` prints JSON.
+"""The TD3+BC of d3rlpy, timed: `python -I their_td3_bc.py JOB.json` prints JSON.
 
 It runs in a virtual environment without phimu, so it imports nothing of phimu.
 """

@@ -1,8 +1,8 @@
-"""The faults of docs/faults.md on Stable-Baselines3: `python tests/faults/their_faults.py`.
+"""The faults of docs/faults.md on Stable-Baselines3: `python benchmarks/sb3_faults.py`.
 
-It needs a Python that has Stable-Baselines3 (`phimu bench --peers` installs one) and imports
-nothing of phimu. Pendulum-v1 and small networks; a few minutes on one core. `--json FILE` also
-writes the numbers. What is counted is said at each function.
+It needs a Python that has Stable-Baselines3 (`python benchmarks/peers.py` installs one, in
+`~/.cache/phimu/peers`) and imports nothing of phimu. Pendulum-v1 and small networks; a few minutes
+on one core. `--json FILE` also writes the numbers. Each function says what it counts.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import warnings
 import zipfile
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def damaged(files: Files, how: str, times: int) -> list[Row]:
         files.restore()
         buffer = files.pickle if path == files.pickle else None
         expected = content(files.zip, buffer)
-        if apart(lambda buffer=buffer: content(files.zip, buffer)) != {"value": expected}:
+        if apart(partial(content, files.zip, buffer)) != {"value": expected}:
             raise SystemExit("Two loads of one good file differ: nothing can be said of damage.")
         good = path.read_bytes()
         for _ in range(times):
@@ -212,11 +213,12 @@ def damaged(files: Files, how: str, times: int) -> list[Row]:
             if how == "flip":
                 bad[at] ^= 1 << rng.randrange(8)
             path.write_bytes(bad)
-            answer = apart(lambda buffer=buffer, good=expected: content(files.zip, buffer) == good)
+            answer = apart(partial(content, files.zip, buffer))
             if "error" in answer:
                 found["error"] += 1
             else:
-                found["loaded, equal" if answer["value"] else "loaded, different"] += 1
+                equal = answer["value"] == expected
+                found["loaded, equal" if equal else "loaded, different"] += 1
         what = "a flipped bit in the" if how == "flip" else "truncated"
         rows.append(row(f"{what} {kind}", times, found))
     files.restore()
@@ -435,7 +437,7 @@ def main() -> None:
         rows += two_writers(files, arguments.times)
         rows += hostile(files)
     if arguments.json:
-        command = "python tests/faults/their_faults.py"
+        command = "python benchmarks/sb3_faults.py"
         found = {"command": command, "versions": versions, "rows": rows}
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
 

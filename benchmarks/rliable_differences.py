@@ -1,18 +1,20 @@
-"""Our statistics against rliable's on random scores: `python tests/studies/rliable_differences.py`.
+"""Our statistics against rliable's on random scores: `python benchmarks/rliable_differences.py`.
 
 rliable is installed into a virtual environment in your cache directory when this is first run,
-which loads `phimu/studies/statistics.py` beside it. `--json FILE` also writes the numbers: the
-largest difference of each statistic, and of each end of its interval from the same samples.
+which loads `phimu/reports/statistics.py` beside it; `--venv DIR` takes one that has it already.
+`--json FILE` also writes the numbers: the largest difference of each statistic, and of each end of
+its interval from the same samples.
 """
 
 import argparse
-import importlib.util
 import json
 import platform
+import runpy
 import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -76,13 +78,6 @@ def sample(matrix):
     return np.take_along_axis(matrix, chosen, axis=0)
 
 
-def load(path):
-    spec = importlib.util.spec_from_file_location("our_statistics", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def child(venv, path, matrices):
     """The differences, found by the Python of an environment that has rliable."""
     command = [str(venv / "bin" / "python"), "-I", __file__, "--ours", str(path)]
@@ -95,19 +90,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="also write the numbers into this file")
     parser.add_argument("--matrices", type=int, default=20, help="how many")
+    parser.add_argument("--venv", type=Path, help="a virtual environment that has rliable already")
     parser.add_argument("--ours", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.ours is not None:
+        ours = SimpleNamespace(**runpy.run_path(str(asked.ours)))  # there is no phimu to import
         versions = {name: metadata.version(name) for name in ("rliable", "numpy", "scipy", "arch")}
         versions["python"] = platform.python_version()
         found = {"matrices": asked.matrices, "repetitions": REPETITIONS, "versions": versions}
-        found["largest difference"] = differences(load(asked.ours), asked.matrices)
+        found["largest difference"] = differences(ours, asked.matrices)
         print(json.dumps(found))
         return
     from phimu.reports import statistics
-    from phimu.speed.peers import own_venv
+    from venvs import own_venv
 
-    venv = own_venv(print, VENV, REQUIREMENTS)
+    venv = asked.venv or own_venv(print, VENV, REQUIREMENTS)
     text = json.dumps(child(venv, statistics.__file__, asked.matrices), indent=2)
     print(text)
     if asked.json is not None:

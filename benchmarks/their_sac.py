@@ -1,4 +1,4 @@
-"""The SAC of Stable-Baselines3 or sbx, timed: `python -I their_loop.py JOB.json` prints JSON.
+"""The SAC of Stable-Baselines3 or sbx, timed: `python -I their_sac.py JOB.json` prints JSON.
 
 It runs in a virtual environment without phimu, so it imports nothing of phimu.
 """
@@ -7,22 +7,11 @@ import importlib
 import importlib.metadata
 import json
 import os
-import resource
+import runpy
 import sys
 import time
 from pathlib import Path
 from typing import Any
-
-
-def peak_memory_mb() -> float:
-    """The most memory that this process has had."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # ru_maxrss would begin with what the parent held when it started this process.
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024 / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
 def measure(job: dict[str, Any]) -> dict[str, Any]:
@@ -59,7 +48,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         "version": importlib.metadata.version(job["package"]),
         "steps_per_second": job["steps"] / (ticks[begin + job["steps"]] - ticks[begin]),
         "first_update_seconds": first_update[0],
-        "memory_mb": peak_memory_mb(),
+        "memory_mb": runpy.run_path(job["peak_memory"])["peak_memory_mb"](),  # as ours is measured
     }
 
 

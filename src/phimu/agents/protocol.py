@@ -1,0 +1,94 @@
+"""One door for every agent: what a run needs of one, and what it does where an agent is silent.
+
+An agent is a frozen dataclass of settings with at least `init`, `policy` and `update`. It sees
+observations as networks see them: normalising them, drawing actions at random among the policy's,
+the precision of products and the copying of a fresh state are the run's work.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from phimu.types import Array, Batch, Metrics, Spec, Store
+
+Settings = Any  # of an agent: a frozen dataclass that satisfies Agent
+State = Any  # of an agent: a pytree of arrays
+
+
+class Phase(NamedTuple):
+    """A stretch of updates of one kind. The last phase is the policy's."""
+
+    name: str = "policy"
+    updates: int = 0  # on logged data how many, online how many a round; 0: as many as asked
+    begin_every: int = 0  # updates between two calls of `begin`; 0: once
+
+
+class Drawn(NamedTuple):
+    """What `draw` takes from a store for one update."""
+
+    rows: Array  # [B, width], as the store keeps them
+    # Further observations [., observation_dim], such as negatives; then anything else, such as a
+    # frozen phi of these rows.
+    others: dict[str, Array] = {}  # noqa: RUF012 (nothing changes it)
+    columns: dict[str, Array] = {}  # noqa: RUF012
+
+
+class Feed(NamedTuple):
+    """The same as `update` gets it: in columns, observations normalised."""
+
+    batch: Batch
+    others: dict[str, jax.Array] = {}  # noqa: RUF012
+    columns: dict[str, jax.Array] = {}  # noqa: RUF012
+
+
+class Policy(Protocol):
+    """All that acting needs: a pytree, as small as can be, since each array makes a call slower."""
+
+    def mode(self, observation: jax.Array) -> jax.Array:
+        """Actions in [-1, 1] for observations [..., D]."""
+
+    def sample(self, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """An action and its log density."""
+
+
+class Agent(Protocol):
+    """What every agent has; `phases`, `begin` and `draw` are optional, see below.
+
+    `q_value(state, s, a)` and others (`phi`, `bonus`, `penalty`, `log_ratio`) answer queries.
+    """
+
+    def init(self, spec: Spec, key: jax.Array) -> State: ...
+
+    def policy(self, state: State) -> Policy:
+        """Chosen from the state, not computed: a run picks the arrays that acting needs by it."""
+
+    def update(self, phase: str, state: State, feed: Feed, key: jax.Array) -> tuple[State, Metrics]:
+        """Pure; it is compiled."""
+
+
+POLICY = (Phase(),)
+
+
+def phases(agent: Settings) -> tuple[Phase, ...]:
+    """An agent's own, or the policy's alone."""
+    return getattr(agent, "phases", POLICY)
+
+
+def begin(
+    agent: Settings, phase: str, state: State, store: Store, normaliser: Any, rng: Any
+) -> tuple[State, Store]:
+    """What is computed outside of updates: a covariance, statistics, columns of the store.
+
+    It runs before a phase, every `begin_every` updates, and again where a run is resumed.
+    """
+    own = getattr(agent, "begin", None)
+    return (state, store) if own is None else own(phase, state, store, normaliser, rng)
+
+
+def draw(agent: Settings, phase: str, store: Store, rng: Any) -> Drawn:
+    """What an update is given: an agent's own choice, or a batch."""
+    own = getattr(agent, "draw", None)
+    if own is not None:
+        return own(phase, store, rng)
+    sample = store.sample(rng)
+    return Drawn(sample.rows, columns=sample.columns)

@@ -1,0 +1,86 @@
+"""When a run collects, learns, evaluates and saves; and presets, which pair it with settings."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from phimu.errors import InputError
+from phimu.networks import Precision
+
+
+def at_least(part: Any, least: dict[str, int]) -> None:
+    """InputError where a field is below its least value."""
+    for name, value in least.items():
+        if getattr(part, name) < value:
+            raise InputError(f"{name} is {getattr(part, name)}: give at least {value}.")
+
+
+@dataclass(frozen=True)
+class Collection:
+    """How an online run fills its replay buffer, and how often it learns from it."""
+
+    learning_starts: int = 10_000
+    """Steps of uniformly random actions first; they are the random trajectories of the noise."""
+    buffer_size: int = 1_000_000
+    """Transitions the replay buffer holds."""
+    train_freq: int = 1
+    """Environment steps between two rounds of updates."""
+    gradient_steps: int = 1
+    """Updates per round."""
+    uniform_mix: float = 0.0
+    """epsilon: the share of uniformly random actions while collecting."""
+
+    def __post_init__(self) -> None:
+        at_least(self, dict.fromkeys(_COUNTS, 1))
+        if not 0 <= self.uniform_mix <= 1:
+            raise InputError(f"uniform_mix is {self.uniform_mix}: give a share from 0 to 1.")
+
+
+_COUNTS = ("learning_starts", "buffer_size", "train_freq", "gradient_steps")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a run learns, evaluates and saves; logged data is a schedule that collects nothing."""
+
+    collection: Collection | None = Collection()
+    """None: the run learns from logged data, and the numbers below count updates of a phase."""
+    batch_size: int = 256
+    """Transitions per update."""
+    normalise_observations: bool = False
+    """Whether networks see observations by their mean and variance: of those seen so far, or of
+    the whole dataset."""
+    precision: Precision = "float32"
+    """Of the operands of matrix products in an update; bfloat16 gains on hardware that has it."""
+    evaluate_every: int = 5_000
+    """Environment steps, or updates of the policy, between two evaluations; 0 for none."""
+    evaluation_episodes: int = 10
+    """Episodes per evaluation, with the mode action."""
+    checkpoint_every: int = 10_000
+    """Environment steps, or updates, between two checkpoints."""
+    log_every: int = 500
+    """Environment steps, or updates, between two rows of training metrics."""
+
+    def __post_init__(self) -> None:
+        at_least(self, _LEAST)
+
+
+_LEAST = {
+    "batch_size": 2,  # in-batch negatives need another row
+    "evaluate_every": 0,
+    "evaluation_episodes": 1,
+    "checkpoint_every": 1,
+    "log_every": 1,
+}
+
+LOGGED = Schedule(collection=None, evaluate_every=10_000, log_every=1_000)
+LOGGED_NORMALISED = replace(LOGGED, normalise_observations=True)
+
+
+class Preset(NamedTuple):
+    """One agent's settings under a name."""
+
+    settings: Any
+    schedule: Schedule
+
+
+Presets = dict[str, Preset]

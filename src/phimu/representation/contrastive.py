@@ -1,0 +1,218 @@
+"""phi and mu by noise contrastive estimation: the losses of section 2.2, sections 4.1 to 4.4."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from phimu.errors import InputError
+from phimu.networks import MLP, Dense, Fourier, norm, polyak
+from phimu.representation.features import FeatureMap, Features, SlowFeatures
+from phimu.representation.losses import (
+    LOSSES,
+    balance_penalty,
+    log_marginal,
+    marginal_penalty,
+    mu_norm_penalty,
+    ranking_of_normalised,
+)
+from phimu.representation.negatives import Negatives
+from phimu.representation.ratio import RATIOS, Exponential, Linear, log_ratio, own_log_ratio
+from phimu.representation.seam import Phi
+from phimu.settings import part
+from phimu.types import Array, Batch, Metrics, Spec, Store
+
+ACCURACY_ROWS = 64
+MEAN_RATE = 0.02  # of the running mean of the slow mu: over some fifty batches,
+MEAN_STRIDE = 2  # of which every other row is enough
+
+
+class ContrastiveState(NamedTuple):
+    """Training state of phi and mu."""
+
+    features: Features
+    slow: SlowFeatures
+    optimiser: optax.OptState
+
+
+@dataclass(frozen=True)
+class Contrastive:
+    """How phi and mu are parametrised and learned."""
+
+    loss: Literal["ranking", "binary"] = "ranking"
+    """Which NCE objective: equation (ranking) or equation (binary)."""
+    ratio: Exponential | Linear = part(Exponential(), RATIOS)
+    """exponential: exp(<phi, mu> / temperature); linear: <phi, mu> itself (a true linear MDP)."""
+    noise: Negatives = Negatives()
+    feature_dim: int = 2048
+    """d, the size of phi and mu."""
+    feature_sizes: tuple[int, ...] = (1024, 1024)
+    """Hidden layers of phi and of mu."""
+    feature_layer_norm: bool = False
+    """LayerNorm in the hidden layers of phi and mu."""
+    fourier: tuple[int, float] | None = None
+    """Random frequencies of the observation fed to phi and mu besides it: how many, and their
+    standard deviation in cycles per normalised unit."""
+    phi_gain: float = 1.0
+    """Multiplies phi's last layer: above 1, soft clusters begin distinct and part faster."""
+    mu_gain: float = 1.0
+    """The same for mu's last layer."""
+    next_noise: float = 0.0
+    """Standard deviation of noise added to s' and to the negatives, in the units phi sees.
+
+    It blurs deterministic dynamics, whose ratio would be a spike: phi then changes smoothly with a.
+    """
+    mu_norm_weight: float = 0.0
+    """Weight of E_p |mu|^2, section 4.1."""
+    reward_weight: float = 0.0
+    """Weight of the linear reward head's squared error."""
+    bonus_prediction_weight: float = 0.0
+    """Weight of CTRL-UCBL's loss: phi predicts the bonus linearly, appendix C."""
+    feature_learning_rate: float = 3e-4
+    """Adam's step for phi and mu ("Model lr")."""
+    feature_decay: int | None = None
+    """If given, Adam's step falls as 1 / (1 + update / feature_decay)."""
+    feature_rate: float = 0.005
+    """How fast the slow copies follow ("Model Update Tau")."""
+
+    def __post_init__(self) -> None:
+        if self.feature_dim < 1:
+            raise InputError(f"feature_dim is {self.feature_dim}: give at least 1.")
+        if self.feature_decay is not None and self.feature_decay < 1:
+            raise InputError(f"feature_decay is {self.feature_decay}: give at least 1, or None.")
+        if self.fourier is not None and self.fourier[0] < 1:
+            raise InputError(f"fourier is {self.fourier}: give at least 1 frequency, or None.")
+
+    def optimiser(self) -> optax.GradientTransformation:
+        if self.feature_decay is None:
+            return optax.adam(self.feature_learning_rate)
+        rate, decay = self.feature_learning_rate, self.feature_decay
+        return optax.adam(lambda update: rate / (1.0 + update / decay))
+
+    def init(self, spec: Spec, key: jax.Array) -> ContrastiveState:
+        fourier_key, phi_key, mu_key, reward_key, bonus_key = jax.random.split(key, 5)
+        fourier, width = None, spec.observation_dim
+        if self.fourier is not None:
+            fourier = Fourier(width, *self.fourier, fourier_key)
+            width += 2 * self.fourier[0]
+        shape = (*self.feature_sizes, self.feature_dim)
+
+        def feature_map(inputs: int, key: jax.Array, output: str, gain: float) -> FeatureMap:
+            network = MLP((inputs, *shape), key, layer_norm=self.feature_layer_norm)
+            return FeatureMap(fourier, network, output, gain)
+
+        ratio, linear = self.ratio, isinstance(self.ratio, Linear)
+        features = Features(
+            phi=feature_map(width + spec.action_dim, phi_key, ratio.phi_output, self.phi_gain),
+            mu=feature_map(width, mu_key, ratio.mu_output, self.mu_gain),
+            reward_head=Dense(self.feature_dim, 1, reward_key),
+            bonus_head=Dense(self.feature_dim, 1, bonus_key),
+            log_temperature=None
+            if isinstance(ratio, Linear)
+            else jnp.asarray(np.log(ratio.temperature), jnp.float32),
+            log_normaliser=jnp.zeros(()) if self.loss == "binary" else None,
+        )
+        slow = SlowFeatures(
+            features.phi, features.mu, jnp.ones(self.feature_dim) if linear else None
+        )
+        return ContrastiveState(features, slow, self.optimiser().init(features))
+
+    def draw(self, store: Store, rng: Any) -> Array:
+        """The negatives that go with a batch: [K, observation_dim]."""
+        return self.noise.draw(store, rng)
+
+    def phi(self, state: ContrastiveState) -> Phi:
+        """The slow phi, which the planner reads."""
+        return state.slow.phi
+
+    def update(
+        self,
+        state: ContrastiveState,
+        batch: Batch,
+        negatives: jax.Array,
+        key: jax.Array,
+        bonus: jax.Array | None = None,
+    ) -> tuple[ContrastiveState, Metrics]:
+        """One Adam step on the loss, and one step of the slow copies towards the result.
+
+        `bonus` [<= B] of the first rows is what CTRL-UCBL has phi predict.
+        """
+        following = jnp.concatenate([batch.next_observation, negatives])  # [B + K, D]
+        if self.next_noise:
+            following = following + self.next_noise * jax.random.normal(key, following.shape)
+        grads, metrics = jax.grad(self.objective, has_aux=True)(
+            state.features, batch, following, bonus
+        )
+        metrics["feature_gradient"] = norm(grads)
+        updates, optimiser = self.optimiser().update(grads, state.optimiser)
+        features = eqx.apply_updates(state.features, updates)
+        slow_phi = polyak(state.slow.phi, features.phi, self.feature_rate)
+        slow_mu = polyak(state.slow.mu, features.mu, self.feature_rate)
+        mu_mean = state.slow.mu_mean
+        if mu_mean is not None:
+            mean = jnp.mean(slow_mu(following[::MEAN_STRIDE]), axis=0)
+            mu_mean = polyak(mu_mean, mean, MEAN_RATE)
+        slow = SlowFeatures(slow_phi, slow_mu, mu_mean)
+        return ContrastiveState(features, slow, optimiser), metrics
+
+    def objective(
+        self, features: Features, batch: Batch, following: jax.Array, bonus: jax.Array | None
+    ) -> tuple[jax.Array, Metrics]:
+        """The whole loss and its metrics; `following` is the batch's s', then the negatives."""
+        phi = features.phi(batch.observation, batch.action)  # [B, d]
+        mu = features.mu(following)  # [B + K, d]
+        total, metrics = self._contrast(features, phi, mu)
+        if self.mu_norm_weight:
+            total += self.mu_norm_weight * mu_norm_penalty(mu)
+        if isinstance(self.ratio, Linear) and self.ratio.balance_weight:
+            total += self.ratio.balance_weight * balance_penalty(phi)
+        if self.reward_weight:
+            predicted = features.reward_head(phi)[:, 0]
+            metrics["reward_loss"] = jnp.mean((predicted - batch.reward) ** 2)
+            total += self.reward_weight * metrics["reward_loss"]
+        if self.bonus_prediction_weight and bonus is not None:
+            predicted = features.bonus_head(phi[: bonus.shape[0]])[:, 0]
+            metrics["bonus_loss"] = jnp.mean((predicted - bonus) ** 2)
+            total += self.bonus_prediction_weight * metrics["bonus_loss"]
+        return total, metrics
+
+    def _contrast(
+        self, features: Features, phi: jax.Array, mu: jax.Array
+    ) -> tuple[jax.Array, Metrics]:
+        """The NCE loss with what the ratio adds to it."""
+        count = self.noise.count(phi.shape[0])
+        mu_mean = jnp.mean(mu, axis=0)
+        log_temperature = features.log_temperature
+        if isinstance(self.ratio, Exponential) and not self.ratio.learn_temperature:
+            log_temperature = jax.lax.stop_gradient(log_temperature)
+        if isinstance(self.ratio, Linear) and self.loss == "ranking" and self.noise.in_batch:
+            # The candidates' ratios sum to their number by construction.
+            own = own_log_ratio(phi, mu[: phi.shape[0]], mu_mean)
+            total = nce = ranking_of_normalised(own, count)
+            few = jax.lax.stop_gradient(phi[:ACCURACY_ROWS])  # enough for a metric
+            log_ratios = log_ratio(self.ratio, few, mu, mu_mean, None)
+            positive, negative = self.noise.split(jax.lax.stop_gradient(log_ratios))
+        else:
+            log_ratios = log_ratio(self.ratio, phi, mu, mu_mean, log_temperature)
+            positive, negative = self.noise.split(log_ratios)
+            total = nce = LOSSES[self.loss](positive, negative, count, features.log_normaliser)
+            if isinstance(self.ratio, Exponential) and self.ratio.marginal_weight:
+                total += self.ratio.marginal_weight * marginal_penalty(negative, count)
+        return total, {
+            "nce_loss": nce,
+            "nce_accuracy": jnp.mean(positive > jnp.max(negative, axis=1)),
+            "log_normaliser": jnp.mean(log_marginal(negative, count)),
+        }
+
+    def log_ratio(
+        self, state: ContrastiveState, phi: jax.Array, next_observation: jax.Array
+    ) -> jax.Array:
+        """log P(s'|s,a)/p(s') of slow phi [B, d] with every next observation [K, D]: [B, K]."""
+        slow, features = state.slow, state.features
+        mu = slow.mu(next_observation)
+        ratios = log_ratio(self.ratio, phi, mu, slow.mu_mean, features.log_temperature)
+        return ratios if features.log_normaliser is None else ratios - features.log_normaliser

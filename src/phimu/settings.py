@@ -1,0 +1,105 @@
+"""Settings are nested frozen dataclasses whose field names are unique; some parts have a choice.
+
+A field made by `part` holds one of several dataclasses, chosen by name: `ratio="linear"`. What one
+choice has no use for, such as a temperature, then cannot be set beside it.
+"""
+
+import difflib
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, field, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from phimu.errors import InputError
+
+# A dataclass, or where to import it from: "module:Class".
+Choices = Mapping[str, type[Any] | str]
+
+
+def part(default: Any, choices: Choices) -> Any:
+    """A field that holds one of these, by default `default`."""
+    return field(default=default, metadata={"choices": choices})
+
+
+def choices(of: "Field[Any]") -> Choices:
+    """Of a field; empty where it has none."""
+    return of.metadata.get("choices", {})
+
+
+def chosen(of: "Field[Any]", name: str) -> type[Any]:
+    """The dataclass that a field calls by this name."""
+    found = choices(of).get(name)
+    if found is None:
+        known = ", ".join(choices(of))
+        raise InputError(f"{of.name} is {name!r}: choose one of {known}.")
+    if isinstance(found, str):
+        module, _, attribute = found.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def kind(of: "Field[Any]", value: Any) -> str:
+    """What a field calls the dataclass of this value."""
+    return next(name for name in choices(of) if chosen(of, name) is type(value))
+
+
+def walk(settings: Any) -> Iterator[tuple["Field[Any]", Any]]:
+    """Every field and its value, of nested parts too."""
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        yield each, value
+        if is_dataclass(value):
+            yield from walk(value)
+
+
+def names(parts: tuple[Any, ...]) -> list[str]:
+    """Of all fields that can be set."""
+    return [
+        each.name
+        for top in parts
+        for each, value in walk(top)
+        if not is_dataclass(value) or choices(each)
+    ]
+
+
+Parts = TypeVar("Parts", bound=tuple[Any, ...])
+
+
+def override(parts: Parts, changes: Mapping[str, Any]) -> Parts:
+    """These settings with some fields changed, by their names alone."""
+    left = dict(changes)
+    # A chosen part first: its own fields may be among the changes.
+    changed = [_override(_choose(top, left), left) for top in parts]
+    if left:
+        known, name = names(tuple(changed)), next(iter(left))
+        close = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
+        raise InputError(f"There is no setting {name!r}: {meant}")
+    make: Any = getattr(type(parts), "_make", type(parts))
+    return make(changed)
+
+
+def _choose(top: Any, left: dict[str, Any]) -> Any:
+    """With the parts that `left` names, each with its defaults unless it was chosen already."""
+    changed = {}
+    for each in fields(top):
+        value = getattr(top, each.name)
+        if choices(each) and isinstance(left.get(each.name), str):
+            wanted = chosen(each, left.pop(each.name))
+            value = value if type(value) is wanted else wanted()
+        if is_dataclass(value):
+            value = _choose(value, left)
+        if value is not getattr(top, each.name):
+            changed[each.name] = value
+    return replace(top, **changed)
+
+
+def _override(top: Any, left: dict[str, Any]) -> Any:
+    changed = {}
+    for each in fields(top):
+        value = getattr(top, each.name)
+        if each.name in left and (choices(each) or not is_dataclass(value)):
+            changed[each.name] = left.pop(each.name)
+        elif is_dataclass(value):
+            changed[each.name] = _override(value, left)
+    return replace(top, **changed)
