@@ -18,7 +18,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-com
 
 help:
 	@echo "make demo    learn the four-room maze and show what was learned"
-	@echo "make report  docs/report.html again, from results/"
+	@echo "make report  build docs/report.html and fill the tables of both READMEs, from results/"
 	@echo "make test    run the tests (ARGS='-m slow' for the long ones)"
 	@echo "make faults  kill, damage and starve runs in numbers; half an hour or more"
 	@echo "make check   lint, formatting, types and the import contracts"
@@ -29,7 +29,7 @@ demo: .venv/.runtime
 	$(BIN)/phimu demo $(ARGS)
 
 report: .venv/.runtime
-	$(BIN)/phimu report results -o docs/report.html $(ARGS)
+	$(BIN)/phimu report results -o docs/report.html --fill README.md results/README.md $(ARGS)
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)

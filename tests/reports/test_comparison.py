@@ -1,5 +1,6 @@
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from phimu.reports.aggregates import aggregates
 from phimu.reports.comparison import (
     ABSENT,
-    MADE_ANEW,
+    REGENERATED,
     UNFINISHED,
     Cell,
     Table,
@@ -16,6 +17,7 @@ from phimu.reports.comparison import (
     tables,
 )
 from phimu.reports.rows import gather
+from phimu.studies.tables import STUDIES
 
 sys.path.insert(0, str(Path(__file__).parent))
 from written_runs import write_run
@@ -103,6 +105,35 @@ def test_a_run_of_an_ablation_is_no_odd_run_of_the_table(tmp_path: Path) -> None
     assert cell(table(tmp_path, "table2"), "walker_run", "sac", "ours") is None
 
 
+def test_a_run_stands_where_its_manifest_says(tmp_path: Path) -> None:
+    def placed(seed: int, study: str, variant: str, **changes: Any) -> set[tuple[str, str, Any]]:
+        facts = {"preset": "paper-dmc", "study": study, "variant": variant}
+        run = write_run(
+            tmp_path / str(seed),
+            "dmc/walker-run-v0",
+            "ctrl-ucb-m",
+            [float(seed)],
+            seed,
+            chosen="paper-dmc",
+            changes=changes,
+            facts=facts,
+        )
+        fits = place(gather([run])[0])
+        labels = {fit.study: STUDIES[fit.study].variants[fit.variant].label for fit in fits}
+        return {(fit.study, labels[fit.study], fit.rest) for fit in fits}
+
+    # With a further change it is still a run of its study, and no odd run of the table.
+    found = placed(0, "ablation-bonus", "bonus_scale 1.0", bonus_scale=1.0, discount=0.9)
+    assert found == {("ablation-bonus", "bonus_scale 1.0", (("discount", 0.9),))}
+    # One run can be a value of several studies, whichever of them made it.
+    found = placed(1, "ablation-loss", "loss ranking")
+    assert {("ablation-loss", "loss ranking", ()), ("table2", "ctrl-ucb-m", ())} < found
+    # A study or a variant that is not known here is guessed from the settings, as ever.
+    for seed, said in enumerate((("ablation-of-tomorrow", "x"), ("ablation-bonus", "x")), 2):
+        found = placed(seed, *said, bonus_scale=0.0)
+        assert found == {("ablation-bonus", "bonus_scale 0.0", ())}
+
+
 def test_the_maze_is_placed_whatever_its_start(tmp_path: Path) -> None:
     options = {"random_start": True}
     write_run(tmp_path, "phimu/FourRooms-v0", "ctrl-ucb-l", [1.0], chosen="maze", options=options)
@@ -114,7 +145,7 @@ def test_what_must_be_known_of_a_cell_is_noted(tmp_path: Path) -> None:
     write_run(tmp_path, "hopper_medium", "ctrl-lcb", [48.0], offline=True, asked=90_000)
     found = cell(table(tmp_path, "table3"), "hopper-medium-v0", "ctrl-lcb", "ours")
     assert found
-    assert found.notes == (MADE_ANEW, UNFINISHED)
+    assert found.notes == (REGENERATED, UNFINISHED)
     row = next(row for row in table(tmp_path, "table3").rows if row.task == "hopper_medium_expert")
     assert "medium-replay" in row.notes[0]
 

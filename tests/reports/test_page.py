@@ -11,9 +11,9 @@ import pytest
 from phimu.cli import main
 from phimu.reports.comparison import tables
 from phimu.reports.markdown import markdown, write_text
+from phimu.reports.numbers import Footnotes, number, span, thousands
 from phimu.reports.page import page
 from phimu.reports.page.markup import Html, join, tag
-from phimu.reports.page.numbers import Footnotes, number, span, thousands
 from phimu.reports.rows import gather
 
 sys.path.insert(0, str(Path(__file__).parent))

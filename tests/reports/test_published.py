@@ -2,9 +2,11 @@ import math
 
 import pytest
 
+from phimu.agents import preset
 from phimu.data.sets.scores import V0_FILES
 from phimu.environments.catalogue import catalogue
 from phimu.reports.published import Published, published
+from phimu.settings import override
 from phimu.studies.tables import STUDIES, TASK_TITLES
 
 PAPER = [row for row in published() if row.of_paper]
@@ -84,17 +86,12 @@ def test_studies_name_tasks_and_methods_that_exist() -> None:
 
 
 def test_studies_are_settings_that_their_agents_have() -> None:
-    from phimu.agents.offline_presets import offline_preset
-    from phimu.agents.presets import override, preset
-
     for study in STUDIES.values():
         for variant in study.variants:
-            chosen = (offline_preset if study.offline else preset)(
-                variant.agent, variant.preset or study.preset
-            )
-            override(chosen, dict(variant.settings))  # type: ignore[type-var]
+            chosen = preset(variant.agent, variant.preset or study.preset, study.offline)
+            override(chosen, dict(variant.settings))
     two_layers = STUDIES["table2"].variants[2]
-    assert two_layers.flags == ("--critic", "two_layer")
+    assert two_layers.settings == (("critic", "two_layer"),)
 
 
 def test_paper_and_catalogue_agree() -> None:

@@ -40,18 +40,59 @@ def test_of_equal_presets_the_one_that_was_asked_for(tmp_path: Path) -> None:
         assert (run.preset, run.changes) == (chosen, ())
 
 
+def test_the_preset_in_the_manifest_is_not_guessed_again(tmp_path: Path) -> None:
+    where, changed = "mbbl/Pendulum-v0", {"discount": 0.9}
+    for seed, facts in enumerate(({"preset": "paper-mujoco"}, {"preset": "of-tomorrow"}, {})):
+        write_run(tmp_path, where, "sac", [1.0], seed, changes=changed, facts=facts)
+    stated, unknown, guessed = gather([tmp_path])
+    assert stated.preset == "paper-mujoco"
+    assert dict(stated.changes).keys() > changed.keys()  # "small" has more that differs from it
+    assert (unknown.preset, unknown.changes) == ("of-tomorrow", ())
+    assert (guessed.preset, guessed.changes) == ("small", (("discount", 0.9),))
+
+
+def test_settings_that_only_one_side_has_are_not_compared(tmp_path: Path) -> None:
+    path = write_run(tmp_path, "Pendulum-v1", "sac", [1.0], facts={"preset": "small"})
+    config = json.loads((path / "config.json").read_text())
+    config["settings"]["of_yesterday"] = 3
+    del config["schedule"]["batch_size"]
+    (path / "config.json").write_text(json.dumps(config))
+    (run,) = gather([tmp_path])
+    assert (run.label, run.settings["of_yesterday"]) == ("small", 3)
+    assert "log_every" not in run.settings  # changes nothing that is learned
+
+
+def test_settings_compare_equal_in_their_old_and_new_form(tmp_path: Path) -> None:
+    """A part as {"kind": ...} where it was a name; what belongs to the run, in its schedule."""
+    source = RESULTS / "pendulum" / "ctrl-ucb-l" / "seed-0"
+    config = json.loads((source / "config.json").read_text())
+    parts = config["settings"]["representation"]
+    parts["ratio"] = {"kind": parts["ratio"], "temperature": parts.pop("temperature")}
+    run_owns = ("normalise_observations", "uniform_mix", "precision")
+    moved = {name: config["settings"].pop(name) for name in run_owns if name in config["settings"]}
+    assert len(moved) > 1
+    config["schedule"]["collection"] = moved
+    for name in ("manifest.json", "metrics.jsonl"):
+        (tmp_path / name).write_bytes((source / name).read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (old,), (new,) = gather([source]), gather([tmp_path])
+    assert new.settings == old.settings
+    assert (new.settings["ratio"], new.settings["temperature"]) == ("linear", 1.0)
+    assert (new.label, new.preset) == (old.label, "small")
+
+
 def test_runs_on_data_have_scores_and_say_whose_data(tmp_path: Path) -> None:
     own = V0_FILES["hopper_medium.hdf5"].sha256
     write_run(tmp_path / "a", "hopper_medium", "ctrl-lcb", [40.0, 50.0], offline=True, sha256=own)
     write_run(tmp_path / "b", "hopper_medium", "ctrl-lcb", [41.0], offline=True, every=20_000)
     first, second = gather([tmp_path / "a", tmp_path / "b"])
-    assert (first.metric, first.score, first.done, first.made_anew) == (
+    assert (first.metric, first.score, first.done, first.regenerated) == (
         "score",
         45.0,
         10_000,
         False,
     )
-    assert second.made_anew
+    assert second.regenerated
 
 
 def test_a_run_that_was_asked_for_more_is_unfinished(tmp_path: Path) -> None:
@@ -91,6 +132,9 @@ def test_of_copies_the_one_that_got_furthest_counts(tmp_path: Path) -> None:
         ("manifest.json", '{"sessions": [], "command": 3}'),
         ("manifest.json", '{"sessions": [], "steps": "many"}'),
         ("manifest.json", '{"sessions": [], "revision": "8d39d91"}'),
+        ("manifest.json", '{"sessions": [], "preset": 3}'),
+        ("manifest.json", '{"sessions": [], "study": ["table1"]}'),
+        ("manifest.json", '{"sessions": [], "variant": {}}'),
         ("metrics.jsonl", '{"step": 1}\n{"step": 2}\n'),
         ("metrics.jsonl", 'no\n{"step": 1}\n'),
         ("metrics.jsonl", '{"step": 1, "kind": "evaluation", "return": NaN}\n'),
@@ -121,4 +165,4 @@ def test_what_is_in_results_is_read() -> None:
     by_name = {run.path.relative_to(RESULTS).as_posix(): run for run in runs}
     assert round(by_name["maze/exponential"].maze["total_variation_free"], 3) == 0.107
     lcb = by_name["offline/hopper_medium/ctrl-lcb-held/seed-0"]
-    assert (round(lcb.score or 0, 1), lcb.done, lcb.made_anew) == (51.0, 50_000, True)
+    assert (round(lcb.score or 0, 1), lcb.done, lcb.regenerated) == (51.0, 50_000, True)

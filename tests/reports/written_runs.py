@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from phimu.agents.offline_presets import offline_preset
-from phimu.agents.presets import override, preset
-
+from phimu.agents import preset
 from phimu.runs.config import Dataset, RunConfig
+from phimu.settings import override
 
 VERSIONS = {"python": "3.11.7", "jax": "0.10.2", "phimu": "0.1.0", "mujoco": "3.17.0"}
 
@@ -27,9 +26,13 @@ def write_run(
     options: dict[str, Any] | None = None,
     seconds: float | None = 3600.0,
     sha256: str = "0" * 64,
+    facts: dict[str, str] | None = None,
 ) -> Path:
-    """A run with an evaluation after each `every` steps; unfinished if more were asked for."""
-    found: Any = override((offline_preset if offline else preset)(agent, chosen), changes or {})
+    """A run with an evaluation after each `every` steps; unfinished if more were asked for.
+
+    `facts` are what the manifest says beyond what older versions wrote: preset, study, variant.
+    """
+    found = override(preset(agent, chosen, offline), changes or {})
     dataset = Dataset("d4rl", sha256, 11, 3, "Hopper-v4") if offline else None
     config = RunConfig(task, agent, *found, seed, options or {}, dataset)
     path = config.path(root, "written")
@@ -46,6 +49,7 @@ def write_run(
         "steps": asked or last,
         "versions": VERSIONS,
         "sessions": [],
+        **(facts or {}),
     }
     if seconds is not None:
         manifest["seconds"] = seconds

@@ -7,6 +7,7 @@ import tyro
 
 from phimu.cli.arguments import call
 from phimu.errors import InputError
+from phimu.reports.fill import fill as fill_tables
 from phimu.reports.markdown import write_text
 from phimu.reports.page import page
 from phimu.reports.rows import gather
@@ -21,6 +22,7 @@ def _run(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
     text: Path | None = None,
+    fill: tuple[Path, ...] = (),
 ) -> None:
     """Make one page of all runs: tables beside the paper's and others' scores, curves, each run.
 
@@ -30,6 +32,8 @@ def _run(
         runs: run directories, or directories above them, such as results.
         out: the page, a .html.
         text: also write the tables into this directory, as Markdown and as CSV.
+        fill: also rewrite the tables in these Markdown files, each between a marker such as
+            <!-- table: table1 preset=small --> and <!-- end -->.
     """
     if out.suffix != ".html":
         raise InputError(f"out is {out}: give a name that ends in .html.")
@@ -41,3 +45,6 @@ def _run(
     if text is not None:
         for file in write_text(results, text):
             print(file)
+    fill_tables(fill, results)
+    for file in fill:
+        print(file)

@@ -8,11 +8,11 @@ import numpy as np
 from phimu.reports.published import Published, published
 from phimu.reports.rows import Changes, Result
 from phimu.reports.statistics import mean_and_std
-from phimu.studies.tables import STUDIES, TASK_NOTES, TASK_TITLES, Study, Variant
+from phimu.studies.tables import STUDIES, TASK_NOTES, TASK_TITLES, Study
 
 Whose = Literal["ours", "paper", "others"]
 BEST = "best of the rest"
-MADE_ANEW = "On a set made anew under this name, not on D4RL's file."
+REGENERATED = "On a dataset that we regenerated under this name, not on D4RL's file."
 ABSENT = "has none"  # of a setting
 UNFINISHED = "Not every run here is finished: the last evaluations so far."
 
@@ -56,27 +56,39 @@ class Placed(NamedTuple):
     rest: Changes  # how it differs from the variant under its preset
 
 
+def order(run: Result) -> tuple[Any, ...]:
+    """The paper's tasks in its order, then others."""
+    known = list(TASK_TITLES)
+    index = known.index(run.task) if run.task in known else len(known)
+    return index, run.task, run.agent, run.label, run.seed
+
+
 def place(result: Result) -> list[Placed]:
-    """Every study that a run is exactly a part of; or else its table, with what differs."""
+    """The study that a run was made for, and every other that it is exactly a part of.
+
+    If there is none, its table, with what differs.
+    """
     fits = [fit for study in STUDIES.values() if (fit := _fit(study, result)) is not None]
-    exact = [fit for fit in fits if not fit.rest]
-    return exact or [fit for fit in fits if fit.study.startswith("table")]
+    certain = [fit for fit in fits if fit.study == result.study or not fit.rest]
+    return certain or [fit for fit in fits if fit.study.startswith("table")]
 
 
 def _fit(study: Study, result: Result) -> Placed | None:
-    """The variant that leaves the least to say."""
+    """The variant that the run was made for, or else the one that leaves the least to say."""
     if result.task not in study.tasks or (study.offline and result.metric != study.metric):
         return None
     changes = [change for change in result.changes if change not in study.options]
     fits = []
     for index, variant in enumerate(study.variants):
         wanted = dict(variant.settings)
-        if result.agent == variant.agent and all(
-            result.settings.get(name) == value for name, value in wanted.items()
+        made_for = (study.name, variant.label) == (result.study, result.variant)
+        if made_for or (
+            result.agent == variant.agent
+            and all(result.settings.get(name) == value for name, value in wanted.items())
         ):
             rest = tuple(change for change in changes if change[0] not in wanted)
-            fits.append(Placed(study.name, index, rest))
-    return min(fits, key=lambda fit: len(fit.rest), default=None)
+            fits.append((not made_for, len(rest), Placed(study.name, index, rest)))
+    return min(fits, key=lambda fit: fit[:2])[2] if fits else None
 
 
 def differences(table: Table) -> tuple[list[str], dict[str, list[Any]]]:
@@ -108,33 +120,26 @@ def tables(results: Iterable[Result]) -> list[Table]:
 
 def _table(study: Study, members: Sequence[tuple[Placed, Result]]) -> Table:
     theirs = [row for row in published() if (row.table, row.metric) == (study.name, study.metric)]
-    columns: list[Column] = []
-    cells: dict[str, list[Cell | None]] = {task: [] for task in study.tasks}
-
-    def add(column: Column, by_task: dict[str, Cell]) -> None:
-        columns.append(column)
-        for task in study.tasks:
-            cells[task].append(by_task.get(task))
-
-    shown = {variant.published_method for variant in study.variants}
+    found: list[tuple[Column, dict[str, Cell]]] = []  # a column, and its cells by task
     for index, variant in enumerate(study.variants):
-        printed = {
-            row.task: _printed(row) for row in theirs if row.method == variant.published_method
-        }
-        for detail, cells_of_ours in _our_columns(index, members):
-            add(Column(variant.label, "ours", detail), cells_of_ours)
+        for detail, cells in _our_columns(index, members):
+            found.append((Column(variant.label, "ours", detail), cells))
+        printed = [row for row in theirs if row.method == variant.published_method]
         if printed:
-            add(_their_column(variant, theirs), printed)
+            whose: Whose = "paper" if any(row.of_paper for row in printed) else "others"
+            column = Column(variant.label, whose, printed[0].method)
+            found.append((column, {row.task: _printed(row) for row in printed}))
+    shown = {variant.published_method for variant in study.variants}
     for whose in ("paper", "others"):
-        others = [
-            row for row in theirs if row.of_paper == (whose == "paper") and row.method not in shown
-        ]
-        if others:
-            add(Column(BEST, whose, ""), _best(study, others))
-    rows = [
-        Row(task, TASK_TITLES[task], TASK_NOTES.get(task, ()), _marked(columns, cells[task]))
-        for task in study.tasks
-    ]
+        rest = [row for row in theirs if row.method not in shown]
+        rest = [row for row in rest if row.of_paper == (whose == "paper")]
+        if rest:
+            found.append((Column(BEST, whose, ""), _best(study, rest)))
+    columns = [column for column, _ in found]
+    rows = []
+    for task in study.tasks:
+        cells_of_task = _marked(columns, [cells.get(task) for _, cells in found])
+        rows.append(Row(task, TASK_TITLES[task], TASK_NOTES.get(task, ()), cells_of_task))
     return Table(study, columns, rows)
 
 
@@ -160,8 +165,8 @@ def ours(runs: Sequence[Result]) -> Cell:
     values = [run.score for run in runs if run.score is not None]
     mean, std = mean_and_std(np.array(values))
     notes = []
-    if any(run.made_anew for run in runs):
-        notes.append(MADE_ANEW)
+    if any(run.regenerated for run in runs):
+        notes.append(REGENERATED)
     if not all(run.finished for run in runs):
         notes.append(UNFINISHED)
     notes += dict.fromkeys(run.note for run in runs if run.note)
@@ -176,30 +181,13 @@ def _printed(row: Published, method: str = "") -> Cell:
     return Cell(row.mean, row.std, row.seeds, steps, notes, method)
 
 
-def _their_column(variant: Variant, theirs: Sequence[Published]) -> Column:
-    of_paper = any(row.of_paper and row.method == variant.published_method for row in theirs)
-    return Column(variant.label, "paper" if of_paper else "others", variant.published_method or "")
-
-
-def _near(a: Cell, b: Cell) -> bool:
-    """Whether two means differ by less than their spreads together."""
-    return bool(abs(a.mean - b.mean) <= np.hypot(a.std or 0.0, b.std or 0.0))
-
-
-def _later(a: Cell, b: Cell) -> bool:
-    """Whether a mean is of more steps than another."""
-    return bool(a.steps and b.steps and min(a.steps) > max(b.steps))
-
-
 def _best(study: Study, rows: Sequence[Published]) -> dict[str, Cell]:
     """The highest mean on each task among those after as many steps, or of sets of data all."""
-    best: dict[str, Published] = {}
-    for row in rows:
-        if row.steps in (None, study.steps) and (
-            row.task not in best or row.mean > best[row.task].mean
-        ):
-            best[row.task] = row
-    return {task: _printed(row, row.method) for task, row in best.items()}
+    comparable = [row for row in rows if row.steps in (None, study.steps)]
+    ascending = sorted(
+        reversed(comparable), key=lambda row: row.mean
+    )  # of equals the first is last
+    return {row.task: _printed(row, row.method) for row in ascending}
 
 
 def _marked(columns: Sequence[Column], cells: Sequence[Cell | None]) -> list[Cell | None]:
@@ -219,7 +207,9 @@ def _marked(columns: Sequence[Column], cells: Sequence[Cell | None]) -> list[Cel
         ]
         if cell is not None and rivals:
             rival = max(rivals, key=lambda other: other.mean)
-            near = _near(cell, rival) or _later(cell, rival)
+            spread = np.hypot(cell.std or 0.0, rival.std or 0.0)
+            later = cell.steps and rival.steps and min(cell.steps) > max(rival.steps)
+            near = bool(abs(cell.mean - rival.mean) <= spread or later)
             cell = cell._replace(ahead=cell.mean > rival.mean, near=near)
         marked.append(cell)
     return marked

@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 from phimu.data.sets.scores import normalised_score
 from phimu.errors import InputError
 from phimu.runs.directory import CONFIG, RunDirectory, read_config
-from phimu.runs.json_form import config_hash, differences
+from phimu.runs.json_form import config_hash
 from phimu.runs.log import read_metrics
 
 Returns = dict[int, float]  # step to return
@@ -54,24 +53,29 @@ def curves_of_runs(runs: Sequence[Path]) -> list[tuple[str, list[Curve]]]:
 
 
 def _grouped(runs: Sequence[Path]) -> list[_Group]:
-    found = {run.resolve(): run for path in runs for run in runs_below(Path(path))}
-    if not found:
-        raise InputError("There is no run to read: name at least one run directory.")
     groups: dict[tuple[Path, str], _Group] = {}
-    for resolved, run in found.items():
+    for run in find_runs(runs):
         config = read_config(run)
         for name in ("task", "agent"):
             if not isinstance(config.get(name), str):
                 raise InputError(f"{run / CONFIG} names no {name}: name the directory of a run.")
         seed = config.pop("seed", 0)
         # The parent is the configuration; its hash too, lest a renamed directory mix two of them.
-        key = resolved.parent, config_hash(config)
+        key = run.resolve().parent, config_hash(config)
         group = groups.setdefault(key, _Group(run.parent, config, []))
         group.seeds.append((seed, _returns(run)))
     return list(groups.values())
 
 
-def runs_below(path: Path) -> Iterator[Path]:
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """Every run at or below these paths, each once."""
+    found = {run.resolve(): run for path in paths for run in _runs_below(Path(path))}
+    if not found:
+        raise InputError("There is no run to read: name at least one run directory.")
+    return list(found.values())
+
+
+def _runs_below(path: Path) -> Iterator[Path]:
     """`path` itself if it is a run, otherwise every run below it, sorted by name."""
     none = True
     for directory, inner, files in os.walk(path):
@@ -87,15 +91,29 @@ def runs_below(path: Path) -> Iterator[Path]:
 def _returns(run: Path) -> Returns:
     metrics = RunDirectory(run).metrics
     rows = read_metrics(metrics) if metrics.exists() else []
-    # Offline rows also have the updates of the policy, and D4RL's score where there is one.
-    returns = {
-        row.get("updates", row["step"]): float(row.get("score", row["return"]))
-        for row in rows
-        if row.get("kind") == "evaluation" and "return" in row
-    }
+    returns = evaluations(rows)
     if not returns:
         raise InputError(f"The run in {run} has no evaluation yet: wait for one, or leave it out.")
     return returns
+
+
+def evaluations(rows: Iterable[dict[str, Any]]) -> Returns:
+    """The return, or D4RL's score where there is one, of each evaluation in a log."""
+    return {
+        reached(row): float(row.get("score", row["return"]))
+        for row in rows
+        if row.get("kind") == "evaluation" and "return" in row
+    }
+
+
+def reached(row: dict[str, Any]) -> int:
+    """Environment steps; on logged data updates of the policy."""
+    return int(row.get("updates", row["step"]))
+
+
+def is_scored(dataset: dict[str, Any] | None) -> bool:
+    """Whether runs on this dataset have D4RL's normalised score."""
+    return dataset is not None and normalised_score(str(dataset.get("task")), 0.0) is not None
 
 
 def _curve(label: str, group: _Group) -> Curve:
@@ -110,54 +128,42 @@ def _curve(label: str, group: _Group) -> Curve:
     dataset = group.config.get("dataset")
     if dataset is None:
         return Curve(label, np.array(steps), values)
-    scored = normalised_score(str(dataset.get("task")), 0.0) is not None
-    measure = "D4RL's normalised score" if scored else "return"
+    measure = "D4RL's normalised score" if is_scored(dataset) else "return"
     return Curve(label, np.array(steps), values, "updates of the policy", measure)
 
 
 def _labels(groups: Sequence[_Group]) -> list[str]:
     """The agent; then, where two are equal, the fields that differ; then the directory."""
-    labels = [group.config["agent"] for group in groups]
-    labels = _told_apart(labels, groups, _differing_fields)
-    return _told_apart(labels, groups, lambda same: [str(group.directory) for group in same])
-
-
-def _told_apart(
-    labels: Sequence[str],
-    groups: Sequence[_Group],
-    describe: Callable[[Sequence[_Group]], list[str]],
-) -> list[str]:
-    """The labels, with a description of its group behind each that is there more than once."""
-    result = list(labels)
-    for label, count in Counter(labels).items():
-        if count > 1:
-            same = [index for index, other in enumerate(labels) if other == label]
-            for index, detail in zip(same, describe([groups[i] for i in same]), strict=True):
-                result[index] = f"{label} ({detail})" if detail else label
-    return result
-
-
-def _differing_fields(groups: Sequence[_Group]) -> list[str]:
-    """Such as "bonus_scale=5.0, ridge=1.0"; dotted where the last part of a name is not enough."""
-    first, *others = [group.config for group in groups]
-    names = sorted({name for other in others for name in differences(first, other)})
-    short = [name.rpartition(".")[2] for name in names]
-    shown = [
-        last if short.count(last) == 1 else name for name, last in zip(names, short, strict=True)
-    ]
+    by_agent: dict[str, list[_Group]] = {}
+    for group in groups:
+        by_agent.setdefault(group.config["agent"], []).append(group)
+    labels = []
+    for group in groups:
+        agent = group.config["agent"]
+        differs = _differing_fields(group.config, [same.config for same in by_agent[agent]])
+        labels.append(f"{agent} ({differs})" if differs else agent)
     return [
-        ", ".join(
-            f"{text}={_value(group.config, name)}" for text, name in zip(shown, names, strict=True)
-        )
-        for group in groups
+        f"{label} ({group.directory})" if labels.count(label) > 1 else label
+        for label, group in zip(labels, groups, strict=True)
     ]
 
 
-def _value(config: dict[str, Any], dotted_name: str) -> str:
-    """What the field holds; a dash if it is absent."""
-    value: Any = config
-    for name in dotted_name.split("."):
-        if not isinstance(value, dict) or name not in value:
-            return "-"
-        value = value[name]
-    return value if isinstance(value, str) else json.dumps(value)
+def _differing_fields(config: dict[str, Any], others: Sequence[dict[str, Any]]) -> str:
+    """Such as "bonus_scale=5.0, ridge=1.0"; dotted where the last part of a name is not enough."""
+    own, *flat = (_dotted(each) for each in (config, *others))
+    fields = sorted({name for each in flat for name in each})
+    names = [name for name in fields if len({each.get(name, "-") for each in flat}) > 1]
+    last = {name: name.rpartition(".")[2] for name in names}
+    shown = {n: n if list(last.values()).count(last[n]) > 1 else last[n] for n in names}
+    return ", ".join(f"{shown[name]}={own.get(name, '-')}" for name in names)
+
+
+def _dotted(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Every field by its whole name, as text."""
+    flat: dict[str, str] = {}
+    for name, value in config.items():
+        if isinstance(value, dict):
+            flat |= _dotted(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value if isinstance(value, str) else json.dumps(value)
+    return flat

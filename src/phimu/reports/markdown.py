@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from phimu.reports.comparison import Cell, Column, Table, tables
+from phimu.reports.numbers import NOT_RUN, Footnotes, maze_score, score, span
 from phimu.reports.page.maze import SCORES, maze_groups
-from phimu.reports.page.numbers import NOT_RUN, Footnotes, maze_score, score, span
 from phimu.reports.rows import Result
 from phimu.runs.files import write_atomically
 from phimu.studies.tables import STUDIES
 
 FIELDS = ("table", "task", "variant", "whose", "detail", "mean", "std", "seeds", "steps", "notes")
-Row = list[str | float | int | None]
 
 
 def write_text(results: Sequence[Result], directory: Path) -> list[Path]:
@@ -30,20 +29,27 @@ def write_text(results: Sequence[Result], directory: Path) -> list[Path]:
     return written
 
 
+def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:") -> str:
+    """A table with its first column on the left and the others aligned as given."""
+    lines = [heads, ["---"] + [align] * (len(heads) - 1), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def maze_markdown(results: Sequence[Result]) -> str:
     """A line for each configuration: means and standard deviations over seeds."""
-    lines = [
-        f"### {STUDIES['maze'].title}",
-        "",
-        _line(["configuration", *(_plain(head) for head in SCORES.values()), "seeds"]),
-        _line(["---"] + ["---:"] * (len(SCORES) + 1)),
-    ]
-    for group in maze_groups(results):
-        first = group[0]
-        configuration = _plain(f"{first.agent} ({first.label})")
-        scored = [maze_score(group, score) for score in SCORES]
-        lines.append(_line([configuration, *scored, str(len(group))]))
-    return "\n".join(lines) + "\n"
+    named = {f"{group[0].agent} ({group[0].label})": group for group in maze_groups(results)}
+    return f"### {STUDIES['maze'].title}\n\n{maze_grid('configuration', named)}"
+
+
+def maze_grid(head: str, named: dict[str, list[Result]]) -> str:
+    heads = [head, *(plain(heading) for heading in SCORES.values()), "seeds"]
+    return grid(
+        heads,
+        (
+            [plain(name), *(maze_score(runs, each) for each in SCORES), str(len(runs))]
+            for name, runs in named.items()
+        ),
+    )
 
 
 def maze_tidy(results: Sequence[Result]) -> str:
@@ -64,37 +70,21 @@ def markdown(table: Table) -> str:
     """In bold who is ahead by more than the spreads together."""
     notes = Footnotes()
     heads = ["task", *(_heading(column) for column in table.columns)]
-    rows = [
-        [
-            _plain(row.title) + _marks(row.notes, notes),
-            *(
-                _cell(column, cell, notes)
-                for column, cell in zip(table.columns, row.cells, strict=True)
-            ),
-        ]
-        for row in table.rows
-    ]
-    lines = [
-        f"### {table.study.title}",
-        "",
-        _line(heads),
-        _line(["---"] + ["---:"] * len(table.columns)),
-    ]
-    lines += [_line(row) for row in rows]
-    lines += ["", *(f"{index}. {_plain(note)}" for index, note in enumerate(notes.notes, 1))]
-    return "\n".join(lines).rstrip() + "\n"
+    rows = []
+    for row in table.rows:
+        start = plain(row.title) + _marks(row.notes, notes)
+        beside = zip(table.columns, row.cells, strict=True)
+        rows.append([start, *(_cell(column, cell, notes) for column, cell in beside)])
+    below = "".join(f"{index}. {plain(note)}\n" for index, note in enumerate(notes.notes, 1))
+    return f"### {table.study.title}\n\n{grid(heads, rows)}" + (f"\n{below}" if below else "")
 
 
 def _heading(column: Column) -> str:
-    detail = f" ({_plain(column.detail)})" if column.detail else ""
+    detail = f" ({plain(column.detail)})" if column.detail else ""
     return f"{column.heading}, {column.whose}{detail}"
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that ends no cell and starts no markup."""
     return "".join(f"\\{c}" if c in "|<>*_`[]\\" else c for c in " ".join(text.split()))
 
@@ -105,7 +95,7 @@ def _cell(column: Column, cell: Cell | None, notes: Footnotes) -> str:
     text = score(cell)
     if cell.ahead and not cell.near:
         text = f"**{text}**"
-    extra = [_plain(cell.method)] if cell.method else []
+    extra = [plain(cell.method)] if cell.method else []
     if cell.runs and cell.steps:
         extra.append(f"{cell.seeds} × {span(*cell.steps)}")
     return text + _marks(cell.notes, notes) + (f" ({', '.join(extra)})" if extra else "")
@@ -121,15 +111,13 @@ def tidy(table: Table) -> str:
     return _csv(FIELDS, _tidy(table))
 
 
-def _csv(heads: Sequence[str], rows: Iterable[Row]) -> str:
+def _csv(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([heads, *rows])
     return text.getvalue()
 
 
-def _tidy(table: Table) -> Iterator[Row]:
+def _tidy(table: Table) -> Iterator[Sequence[object]]:
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
             start = [table.study.name, row.task, column.heading, column.whose]

@@ -1,6 +1,5 @@
 """The paper's first figure: the learned transition of the four-room maze against the true one."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from phimu.training.online import OnlineRun
 
 CELLS = 40  # the grid of the scores, a side
 DRAWS = 20_000  # from the environment for each true density
+CHUNK = 16_384  # points at a time, for memory
 BESIDE = 1.0  # how near a wall counts as beside it
 
 
@@ -81,22 +81,15 @@ def learned_masses(
     """P(cell | s, a) by weighting the base measure with the ratio, and log Z(s, a) before that."""
     cells = cell_of(base.points, maze.size)
     masses = np.zeros((len(positions), CELLS**2))
-    for rows, ratio in _ratios(run, base, positions, actions):
-        weighted = ratio * base.weights[rows]
+    pairs = positions.astype(np.float32), actions.astype(np.float32)
+    for start in range(0, len(cells), CHUNK):
+        rows = slice(start, start + CHUNK)
+        logs = run.learner.query("log_ratio", *pairs, base.points[rows])
+        weighted = np.exp(np.asarray(logs, np.float64)) * base.weights[rows]
         for mass, row in zip(masses, weighted, strict=True):
             mass += np.bincount(cells[rows], row, minlength=CELLS**2)
     normaliser = masses.sum(axis=1)
     return masses / normaliser[:, None], np.log(normaliser)
-
-
-def _ratios(
-    run: OnlineRun, base: BaseMeasure, positions: np.ndarray, actions: np.ndarray
-) -> Iterator[tuple[slice, np.ndarray]]:
-    for start in range(0, len(base.points), 16_384):
-        rows = slice(start, start + 16_384)
-        pairs = positions.astype(np.float32), actions.astype(np.float32)
-        logs = run.learner.query("log_ratio", *pairs, base.points[rows])
-        yield rows, np.exp(np.asarray(logs, np.float64))
 
 
 def total_variation(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """How the elliptical penalty of a CTRL-LCB run grows away from the data that it learned from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ DATA = "the data's pairs"
 BINS = 60
 
 
-class Row(NamedTuple):
+class PairPenalty(NamedTuple):
     """The penalty of some pairs (s, a)."""
 
     pairs: str
@@ -57,10 +58,10 @@ def _pairs(data: OfflineSet) -> tuple[np.ndarray, np.ndarray]:
     return data.transitions.observation[index], data.transitions.action[index]
 
 
-def table(found: Mapping[str, np.ndarray]) -> list[Row]:
+def table(found: Mapping[str, np.ndarray]) -> list[PairPenalty]:
     own = found[DATA].mean(dtype=np.float64)
     return [
-        Row(
+        PairPenalty(
             name,
             float(values.mean(dtype=np.float64)),
             float(np.median(values)),
@@ -74,13 +75,13 @@ def table(found: Mapping[str, np.ndarray]) -> list[Row]:
 def penalty_figure(path: Path, found: Mapping[str, np.ndarray], title: str) -> None:
     """A histogram below the other for each kind of pair; the penalty spans orders of magnitude."""
     check_suffix(Path(path))
-    rows: Sequence[Row] = table(found)
+    rows = table(found)
     figure = Figure(figsize=(7.2, 0.8 + 1.0 * len(rows)), layout="constrained")
     low = min(values.min() for values in found.values())
     high = max(values.max() for values in found.values())
     bins = np.geomspace(max(0.95 * low, 1e-6), 1.05 * high, BINS + 1)
     every = np.atleast_1d(figure.subplots(len(rows), 1, sharex=True))
-    for axes, row, colour in zip(every, rows, _colours(len(rows)), strict=True):
+    for axes, row, colour in zip(every, rows, cycle(LINE_COLOURS), strict=False):
         axes.hist(found[row.pairs], bins, color=colour, alpha=0.85, lw=0)
         axes.axvline(row.mean, color="black", lw=1.4)
         axes.set_xscale("log")
@@ -91,7 +92,3 @@ def penalty_figure(path: Path, found: Mapping[str, np.ndarray], title: str) -> N
     every[-1].set_xlabel("elliptical penalty; lines are means", fontsize=10, color=GREY)
     figure.suptitle(title, fontsize=12, weight="bold")
     save(figure, path)
-
-
-def _colours(count: int) -> list[str]:
-    return [LINE_COLOURS[place % len(LINE_COLOURS)] for place in range(count)]

@@ -5,17 +5,17 @@ A run directory and its text in `results/` (config, manifest, metrics, a maze's 
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from phimu.agents import AGENTS
-from phimu.data.sets.scores import V0_FILES, normalised_score
+from phimu.agents import PRESETS, preset
+from phimu.data.sets.scores import V0_FILES
 from phimu.errors import InputError
-from phimu.reports.curves import runs_below
+from phimu.reports.curves import evaluations, find_runs, is_scored, reached
 from phimu.runs.directory import CONFIG, MANIFEST, RunDirectory, read_config, sessions
 from phimu.runs.json_form import config_hash, to_json
 from phimu.runs.log import read_metrics
@@ -32,7 +32,11 @@ SESSION: dict[str, Any] = {
     "revision": dict,
     "steps": int,
     "seconds": int | float,
+    "preset": str,
+    "study": str,
+    "variant": str,
 }
+D4RL_SHA256 = {file.sha256 for file in V0_FILES.values()}
 
 Changes = tuple[tuple[str, Any], ...]
 
@@ -42,38 +46,33 @@ class Result:
     """One run."""
 
     path: Path
-    task: str
-    """A Gymnasium id; offline the name of the set."""
+    task: str  # a Gymnasium id; offline the name of the set
     agent: str
     seed: int
-    preset: str
-    """The one whose settings are nearest."""
-    changes: Changes
-    """Settings that differ from it, and options of the task; lists as their text."""
-    settings: dict[str, Any]
-    """Every setting of the agent by its name."""
-    metric: str
-    """`return`, or offline D4RL's `score` where there is one."""
-    steps: np.ndarray
-    """[evaluations] when; offline in updates of the policy."""
-    values: np.ndarray
-    """[evaluations] what was scored."""
-    done: int
-    """Environment steps, or updates of the policy, that the log has reached."""
-    finished: bool
-    """Whether it got as far as its last command asked for."""
-    sessions: list[dict[str, Any]]
-    """The manifest, then each later start."""
-    rows: list[dict[str, Any]]
-    """The metrics."""
-    maze: dict[str, float]
-    """The scores that `phimu heatmap` wrote; empty elsewhere."""
-    offline: bool
-    """Whether it learned from logged data."""
-    made_anew: bool
-    """Whether it learned from a set under D4RL's name that is not D4RL's file."""
-    note: str
-    """What its note.txt says: what a reader of its score should know."""
+    preset: str  # as the manifest says; of older runs the one whose settings are nearest
+    changes: Changes  # from the preset, by name, then options of the task; lists as their text
+    study: str  # that it was a run of, as the manifest says; or nothing
+    variant: str  # its label in that study
+    settings: dict[str, Any]  # of agent and schedule, as far as they change what is learned
+    metric: str  # `return`, or offline D4RL's `score` where there is one
+    steps: np.ndarray  # [evaluations] when; offline in updates of the policy
+    values: np.ndarray  # [evaluations] what was scored
+    done: int  # environment steps, or updates of the policy, that the log has reached
+    finished: bool  # whether it got as far as its last command asked for
+    sessions: list[dict[str, Any]]  # the manifest, then each later start
+    rows: list[dict[str, Any]]  # the metrics
+    maze: dict[str, float]  # the scores that `phimu heatmap` wrote; empty elsewhere
+    dataset: str | None  # the sha256 of the logged data that it learned from, if it did
+    note: str  # of note.txt: what a reader of its score should know
+
+    @property
+    def offline(self) -> bool:
+        return self.dataset is not None
+
+    @property
+    def regenerated(self) -> bool:
+        """Whether it learned from a dataset that is not one of D4RL's files."""
+        return self.offline and self.dataset not in D4RL_SHA256
 
     @property
     def score(self) -> float | None:
@@ -102,12 +101,10 @@ class Result:
 
 def gather(paths: Sequence[Path]) -> list[Result]:
     """Every run at or below these paths, each once: of copies the one that got furthest."""
-    found = {run.resolve(): run for path in paths for run in runs_below(Path(path))}
-    if not found:
-        raise InputError("There is no run to read: name at least one run directory.")
     furthest: dict[str, Result] = {}
-    for run in found.values():
-        result, identity = _result(run), config_hash(read_config(run))
+    for run in find_runs(paths):
+        config = read_config(run)
+        result, identity = _result(run, config), config_hash(config)
         other = furthest.get(identity)
         if other is None or result.done > other.done:
             furthest[identity] = result
@@ -122,8 +119,7 @@ def configurations(results: Sequence[Result]) -> list[list[Result]]:
     return [sorted(group, key=lambda run: run.seed) for group in groups.values()]
 
 
-def _result(path: Path) -> Result:
-    config = read_config(path)
+def _result(path: Path, config: dict[str, Any]) -> Result:
     metrics = RunDirectory(path).metrics
     rows = read_metrics(metrics) if metrics.is_file() else []
     maze = _maze_scores(path)
@@ -132,30 +128,32 @@ def _result(path: Path) -> Result:
         for session in started:
             _check_session(session)
         dataset: Any = config.get("dataset")
-        offline = dataset is not None
-        curve = _curve(rows)
-        last = max((row for row in rows if row["kind"] == "train"), key=_clock, default=None)
-        nearest, changes = _nearest_preset(config, started[-1].get("command", []), offline)
+        curve = sorted(evaluations(rows).items())
+        if any(not math.isfinite(value) for _, value in curve):
+            raise ValueError("a return is not finite")
+        last = max((row for row in rows if row["kind"] == "train"), key=reached, default=None)
+        settings = _settings(config["settings"], config["schedule"])
+        preset_name, changes = _preset_and_changes(config, settings, started)
         return Result(
             path=path,
             task=_text(config["task"]),
             agent=_text(config["agent"]),
             seed=int(config["seed"]),
-            preset=nearest,
+            preset=preset_name,
             changes=changes,
-            settings=_flat(config["settings"]),
-            metric="score" if offline and _scored(dataset) else "return",
-            steps=np.array(sorted(curve), int),
-            values=np.array([curve[step] for step in sorted(curve)], float),
-            done=_clock(last) if last else int(maze.get("step", 0)),
+            study=started[0].get("study") or "",
+            variant=started[0].get("variant") or "",
+            settings=settings,
+            metric="score" if is_scored(dataset) else "return",
+            steps=np.array([step for step, _ in curve], int),
+            values=np.array([value for _, value in curve], float),
+            done=reached(last) if last else int(maze.get("step", 0)),
             finished=_finished(last, started[-1]) if last else bool(maze),
             sessions=started,
             rows=rows,
             maze=maze,
-            offline=offline,
-            made_anew=offline
-            and dataset["sha256"] not in {file.sha256 for file in V0_FILES.values()},
-            note=_note(path),
+            dataset=None if dataset is None else _text(dataset["sha256"]),
+            note=" ".join(_own_text(path / NOTE).split()),  # on one line
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
@@ -176,88 +174,81 @@ def _text(value: Any) -> str:
     return value
 
 
-def _clock(row: dict[str, Any]) -> int:
-    return int(row.get("updates", row["step"]))
-
-
-def _scored(dataset: dict[str, Any]) -> bool:
-    return normalised_score(str(dataset.get("task")), 0.0) is not None
-
-
-def _curve(rows: Iterable[dict[str, Any]]) -> dict[int, float]:
-    curve = {
-        _clock(row): float(row.get("score", row["return"]))
-        for row in rows
-        if row.get("kind") == "evaluation" and "return" in row
-    }
-    for step, value in curve.items():
-        if not math.isfinite(value):
-            raise ValueError(f"the return at step {step} is {value}")
-    return curve
-
-
 def _finished(last: dict[str, Any], session: dict[str, Any]) -> bool:
     """By the steps that the session was to reach; older manifests have only the command."""
     if "steps" in session:
         return last["step"] >= session["steps"]
     command = session.get("command", [])
     asked = command[command.index("--steps") + 1] if "--steps" in command[:-1] else None
-    return asked is None or _clock(last) >= int(asked)
+    return asked is None or reached(last) >= int(asked)
 
 
 def _maze_scores(path: Path) -> dict[str, float]:
-    file = path / SCORES
-    if not file.is_file() or file.is_symlink():
-        return {}
     try:
-        return {name: float(value) for name, value in json.loads(file.read_bytes()).items()}
+        found = json.loads(_own_text(path / SCORES) or "{}")
+        return {name: float(value) for name, value in found.items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{file} does not hold scores ({error}): `phimu heatmap` writes it again."
+            f"{path / SCORES} does not hold scores ({error}): `phimu heatmap` writes it again."
         ) from error
 
 
-def _note(path: Path) -> str:
-    """On one line."""
-    file = path / NOTE
+def _own_text(file: Path) -> str:
+    """Nothing if it is not there, or a link, which could lead out of the run."""
     if not file.is_file() or file.is_symlink():
         return ""
-    return " ".join(file.read_text(encoding="utf-8", errors="replace").split())
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _settings(settings: dict[str, Any], schedule: dict[str, Any]) -> dict[str, Any]:
+    """Both together, for settings have moved from one to the other, without those that observe."""
+    both = _flat(settings) | _flat(schedule)
+    return {name: value for name, value in both.items() if name not in OBSERVING}
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Nested settings by the last part of their names, which are unique; lists as text."""
+    """Nested settings by the last part of their names, which are unique; lists as text.
+
+    A part that was chosen by name, {"kind": "linear", ...}, is that name and its own settings.
+    """
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
-            flat |= _flat(value)
+            inner = dict(value)
+            if "kind" in inner:
+                flat[name] = inner.pop("kind")
+            flat |= _flat(inner)
         else:
             flat[name] = json.dumps(value) if isinstance(value, list) else value
     return flat
 
 
-def _nearest_preset(
-    config: dict[str, Any], command: Sequence[str], offline: bool
+def _preset_and_changes(
+    config: dict[str, Any], settings: dict[str, Any], started: Sequence[dict[str, Any]]
 ) -> tuple[str, Changes]:
-    """The preset with the fewest changed settings; among equals the one that was asked for.
+    """The preset that the manifest names, and what differs from it.
 
-    Settings that only one side has came or went with a version of phimu, and are not compared.
+    Older manifests name none: then it is the preset with the fewest changed settings, among equals
+    the one in the command. Settings that only one side has came or went with a version of phimu,
+    and are not compared.
     """
-    here = _flat(config["settings"]) | _flat(config["schedule"])
     options = tuple(config.get("task_options", {}).items())
-    nearest: tuple[int, bool, str, Changes] | None = None
-    entry = AGENTS.get(config["agent"])
-    if entry is None:  # an agent of another version
-        return "unknown preset", options
-    for name, chosen in entry.presets(offline).items():
-        there = _flat(to_json(chosen.settings)) | _flat(to_json(chosen.schedule))
-        changes = tuple(
-            (field, value)
-            for field, value in here.items()
-            if field in there and field not in OBSERVING and value != there[field]
-        )
-        candidate = len(changes), name not in command, name, changes
-        nearest = candidate if nearest is None else min(nearest, candidate, key=lambda c: c[:2])
-    if nearest is None:
-        return "unknown preset", options
-    return nearest[2], nearest[3] + options
+    offline, stated = config.get("dataset") is not None, started[0].get("preset")
+    command = started[-1].get("command", [])
+    found: list[tuple[str, Changes]] = []
+    for name in [stated] if stated else PRESETS:
+        try:
+            there = _preset_settings(config["agent"], name, offline)
+        except InputError:  # an agent or a preset of another version
+            continue
+        differ = [each for each in settings if each in there and settings[each] != there[each]]
+        found.append((name, tuple((each, settings[each]) for each in sorted(differ))))
+    if not found:
+        return stated or "unknown preset", options
+    nearest, changes = min(found, key=lambda each: (len(each[1]), each[0] not in command))
+    return nearest, changes + options
+
+
+def _preset_settings(agent: str, name: str, offline: bool) -> dict[str, Any]:
+    chosen = preset(agent, name, offline)
+    return _settings(to_json(chosen.settings), to_json(chosen.schedule))

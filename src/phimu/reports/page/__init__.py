@@ -9,20 +9,19 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from phimu.reports.comparison import Table, tables
+from phimu.reports.comparison import Table, order, tables
+from phimu.reports.numbers import hours
 from phimu.reports.page.compared import APART, apart_section, study_section
 from phimu.reports.page.markup import Html, join, tag
 from phimu.reports.page.maze import maze_section, pictured
-from phimu.reports.page.numbers import hours
 from phimu.reports.page.runs import run_section, title, what_was_run
 from phimu.reports.page.series import drawn
 from phimu.reports.rows import Result
-from phimu.studies.tables import TASK_TITLES
 
 
 def page(results: Sequence[Result], out: Path) -> str:
     """The report of these runs as HTML; `out` is where it will be."""
-    results = sorted(results, key=_order)
+    results = sorted(results, key=order)
     found = tables(results)
     anchors = {str(run.path): f"run-{index}" for index, run in enumerate(results, 1)}
     script = _template("report.js")
@@ -37,13 +36,6 @@ def page(results: Sequence[Result], out: Path) -> str:
         filters=_filters(results),
         body=join(_sections(results, found, anchors, out)),
     )
-
-
-def _order(run: Result) -> tuple[Any, ...]:
-    """The paper's tasks in its order, then others."""
-    known = list(TASK_TITLES)
-    place = known.index(run.task) if run.task in known else len(known)
-    return place, run.task, run.agent, run.label, run.seed
 
 
 def _template(name: str) -> str:

@@ -5,16 +5,8 @@ from itertools import groupby
 
 from phimu.reports.aggregates import Aggregate, aggregates
 from phimu.reports.comparison import Cell, Column, Row, Table, differences, ours
-from phimu.reports.page.markup import Html, tag
-from phimu.reports.page.numbers import (
-    NOT_RUN,
-    Footnotes,
-    number,
-    score,
-    seeds,
-    span,
-    thousands,
-)
+from phimu.reports.numbers import NOT_RUN, Footnotes, number, score, seeds, span, thousands
+from phimu.reports.page.markup import Html, heads, join, scrolled, tag
 from phimu.reports.published import Published, published
 from phimu.reports.rows import Result
 from phimu.reports.statistics import Estimate
@@ -41,15 +33,15 @@ NORMALISED = (
 def study_section(table: Table, anchors: dict[str, str]) -> Html:
     """`anchors` leads from the path of a run to its place in the page."""
     study, notes = table.study, Footnotes()
-    body = [
-        tag("tr", _row_head(row, notes), *_cells(row, table, anchors, notes), data_task=row.task)
-        for row in table.rows
-    ]
+    body = []
+    for row in table.rows:
+        head = tag("th", row.title, _marks(row.notes, notes), scope="row")
+        body.append(tag("tr", head, _cells(row, table, anchors, notes), data_task=row.task))
     return tag(
         "section",
         tag("h2", study.title),
         tag("p", _lead(study), class_="lead"),
-        scrolled(tag("table", _head(table.columns), tag("tbody", body), class_="compare")),
+        scrolled(_head(table.columns), tag("tbody", body), class_="compare"),
         _footnotes(notes),
         _settings(table),
         [
@@ -75,10 +67,6 @@ def _lead(study: Study) -> str:
     )
 
 
-def scrolled(table: Html) -> Html:
-    return tag("div", table, class_="scroll", tabindex=0)
-
-
 def _head(columns: Sequence[Column]) -> Html:
     groups = [
         tag("th", heading, colspan=len(list(group)), scope="colgroup")
@@ -93,13 +81,7 @@ def _head(columns: Sequence[Column]) -> Html:
         )
         for column in columns
     ]
-    return tag(
-        "thead", tag("tr", tag("th", "task", rowspan=2, scope="col"), groups), tag("tr", whose)
-    )
-
-
-def _row_head(row: Row, notes: Footnotes) -> Html:
-    return tag("th", row.title, _marks(row.notes, notes), scope="row")
+    return join([tag("tr", tag("th", "task", rowspan=2, scope="col"), groups), tag("tr", whose)])
 
 
 def _cells(row: Row, table: Table, anchors: dict[str, str], notes: Footnotes) -> list[Html]:
@@ -146,7 +128,6 @@ def _settings(table: Table) -> Html | None:
     columns, found = differences(table)
     if not found:
         return None
-    heads = [tag("th", head, scope="col") for head in ["setting", *columns]]
     rows = [
         tag("tr", tag("th", name, scope="row"), [tag("td", f"{value}") for value in values])
         for name, values in found.items()
@@ -154,7 +135,7 @@ def _settings(table: Table) -> Html | None:
     return tag(
         "details",
         tag("summary", f"Settings that are not the same in all of ours ({len(found)})"),
-        scrolled(tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows))),
+        scrolled(heads(["setting", *columns]), tag("tbody", rows)),
     )
 
 
@@ -174,7 +155,7 @@ def _statistics(aggregate: Aggregate, name: str) -> Html:
                 [tag("td", text) for text in over],
             )
         )
-    heads = ["variant", "interquartile mean", *(f"P(above {label})" for label in aggregate.labels)]
+    names = ["variant", "interquartile mean", *(f"P(above {label})" for label in aggregate.labels)]
     return tag(
         "div",
         tag("h3", f"All tasks together, {aggregate.detail}"),
@@ -184,13 +165,7 @@ def _statistics(aggregate: Aggregate, name: str) -> Html:
             "95% intervals of a bootstrap within tasks; a task with one seed adds nothing to them.",
             class_="lead",
         ),
-        scrolled(
-            tag(
-                "table",
-                tag("thead", tag("tr", [tag("th", head, scope="col") for head in heads])),
-                tag("tbody", rows),
-            )
-        ),
+        scrolled(heads(names), tag("tbody", rows)),
         tag("div", class_="chart", data_profile=name),
         class_="statistics",
     )
@@ -221,27 +196,21 @@ def _details(
     table: str, metric: str, steps: int, tasks: Sequence[str], mine: Sequence[Result]
 ) -> Html:
     """Every published score at or next to so many steps, folded."""
-    rows = [row for row in published() if (row.table, row.metric) == (table, metric)]
-    rows = [row for row in rows if row.task in tasks]
     by_method: dict[str, list[Published]] = {}
-    for row in rows:
-        by_method.setdefault(row.method, []).append(row)
-    lines = [_our_line(label, group, tasks) for label, group in _by_label(mine).items()]
+    for row in published():
+        if (row.table, row.metric) == (table, metric) and row.task in tasks:
+            by_method.setdefault(row.method, []).append(row)
+    by_label: dict[str, dict[str, list[Result]]] = {}
+    for run in mine:
+        runs = by_label.setdefault(f"{run.agent}, ours ({run.label})", {})
+        runs.setdefault(run.task, []).append(run)
+    lines = [_our_line(label, by_task, tasks) for label, by_task in by_label.items()]
     notes = Footnotes()
     lines += [_their_line(name, group, tasks, steps, notes) for name, group in by_method.items()]
-    titles = [tag("th", TASK_TITLES.get(task, task), scope="col") for task in tasks]
-    head = tag("tr", tag("th", "method", scope="col"), titles, tag("th", "source", scope="col"))
-    content = scrolled(tag("table", tag("thead", head), tag("tbody", lines), class_="published"))
+    head = heads(["method", *(TASK_TITLES.get(task, task) for task in tasks), "source"])
+    content = scrolled(head, tag("tbody", lines), class_="published")
     title = tag("summary", f"Every published score ({len(by_method)} methods)")
     return tag("details", title, content, _footnotes(notes))
-
-
-def _by_label(mine: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
-    groups: dict[str, dict[str, list[Result]]] = {}
-    for result in mine:
-        label = f"{result.agent}, ours ({result.label})"
-        groups.setdefault(label, {}).setdefault(result.task, []).append(result)
-    return groups
 
 
 def _our_line(label: str, by_task: dict[str, list[Result]], tasks: Sequence[str]) -> Html:
@@ -253,9 +222,7 @@ def _our_line(label: str, by_task: dict[str, list[Result]], tasks: Sequence[str]
         cell = ours(by_task[task])
         under = tag("small", f"at {span(*cell.steps)}") if cell.steps else None
         cells.append(tag("td", score(cell), under))
-    return tag(
-        "tr", tag("th", label, scope="row"), cells, tag("td", "this report", class_="source")
-    )
+    return _line(label, cells, "this report")
 
 
 def _their_line(
@@ -277,7 +244,8 @@ def _their_line(
     label = method + ("" if nearest in (None, steps) else f", at {thousands(nearest or 0)}")
     count = {row.seeds for row in chosen.values()} - {None}
     under = f", {seeds(max(filter(None, count)))}" if len(count) == 1 else ""
-    source = next(iter(chosen.values())).source
-    return tag(
-        "tr", tag("th", label, scope="row"), cells, tag("td", source + under, class_="source")
-    )
+    return _line(label, cells, next(iter(chosen.values())).source + under)
+
+
+def _line(label: str, cells: list[Html], source: str) -> Html:
+    return tag("tr", tag("th", label, scope="row"), cells, tag("td", source, class_="source"))

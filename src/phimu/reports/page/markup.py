@@ -1,5 +1,6 @@
 """HTML from values: whatever is not markup already is escaped."""
 
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
@@ -22,6 +23,20 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Html:
     if name in VOID:
         return Html(f"<{name}{written}>")
     return Html(f"<{name}{written}>{join(content)}</{name}>")
+
+
+def scrolled(head: Html, *bodies: Any, class_: str | None = None) -> Html:
+    """A table that scrolls by itself where the page is too narrow for it."""
+    table = tag("table", tag("thead", head), bodies, class_=class_)
+    return tag("div", table, class_="scroll", tabindex=0)
+
+
+def heads(names: Iterable[str], numbers: Sequence[str] = ()) -> Html:
+    """The row of a table's head; `numbers` are set as such."""
+    return tag(
+        "tr",
+        [tag("th", n, scope="col", class_="number" if n in numbers else None) for n in names],
+    )
 
 
 def join(content: Any) -> Html:

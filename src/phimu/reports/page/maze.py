@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from phimu.reports.page.compared import scrolled
-from phimu.reports.page.markup import Html, tag
-from phimu.reports.page.numbers import NOT_RUN, maze_score
+from phimu.reports.numbers import NOT_RUN, maze_score
+from phimu.reports.page.markup import Html, heads, scrolled, tag
 from phimu.reports.page.runs import pictures, run_name
 from phimu.reports.rows import Result, configurations
 
@@ -39,12 +38,7 @@ def maze_section(results: Sequence[Result], anchors: dict[str, str]) -> Html:
         )
         for group in groups
     ]
-    heads = ["configuration", *SCORES.values(), "seeds"]
-    table = tag(
-        "table",
-        tag("thead", tag("tr", [tag("th", head, scope="col") for head in heads])),
-        tag("tbody", rows),
-    )
+    head = heads(["configuration", *SCORES.values(), "seeds"])
     figures = [
         tag(
             "figure",
@@ -63,7 +57,7 @@ def maze_section(results: Sequence[Result], anchors: dict[str, str]) -> Html:
             "learned one is from integrating to one, and episodes that reached the goal.",
             class_="lead",
         ),
-        scrolled(table) if rows else tag("p", NOT_RUN, class_="none"),
+        scrolled(head, tag("tbody", rows)) if rows else tag("p", NOT_RUN, class_="none"),
         figures,
         id="maze",
     )

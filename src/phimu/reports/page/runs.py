@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from phimu.reports.comparison import ours
-from phimu.reports.page.compared import scrolled
-from phimu.reports.page.markup import Html, tag
-from phimu.reports.page.numbers import hours, maze_score, number, score, span, thousands
+from phimu.reports.numbers import hours, maze_score, number, score, span, thousands
+from phimu.reports.page.markup import Html, heads, scrolled, tag
 from phimu.reports.rows import Result, configurations
 from phimu.runs.directory import RunDirectory
 from phimu.studies.tables import TASK_TITLES
@@ -23,22 +22,16 @@ def title(task: str) -> str:
 
 
 def what_was_run(results: Sequence[Result], anchors: dict[str, str]) -> Html:
-    heads = ("task", "agent", "settings", "seeds", "steps", "score", "hours", "phimu")
     numbers = ("steps", "score", "hours")
-    head = [
-        tag("th", name, scope="col", class_="number" if name in numbers else None) for name in heads
-    ]
+    names = ("task", "agent", "settings", "seeds", *numbers, "phimu")
     return tag(
         "section",
         tag("h2", "What was run"),
         tag("p", f"{_machines(results)} Commands are of the first seed.", class_="lead"),
         scrolled(
-            tag(
-                "table",
-                tag("thead", tag("tr", head)),
-                [_configuration(group, anchors) for group in configurations(results)],
-                class_="ran",
-            )
+            heads(names, numbers),
+            [_configuration(group, anchors) for group in configurations(results)],
+            class_="ran",
         ),
         id="runs",
     )

@@ -46,15 +46,6 @@ def published() -> tuple[Published, ...]:
 
 
 def _row(row: dict[str, str]) -> Published:
-    return Published(
-        table=row["table"],
-        task=row["task"],
-        method=row["method"],
-        metric=row["metric"],
-        mean=float(row["mean"]),
-        std=float(row["std"]) if row["std"] else None,
-        seeds=int(row["seeds"]) if row["seeds"] else None,
-        steps=int(row["steps"]) if row["steps"] else None,
-        source=row["source"],
-        note=row["note"],
-    )
+    kinds: dict[str, type] = {"mean": float, "std": float, "seeds": int, "steps": int}
+    numbers = {name: kind(row[name]) if row[name] else None for name, kind in kinds.items()}
+    return Published(**(row | numbers))  # type: ignore[arg-type]

@@ -15,6 +15,11 @@ def number(value: float) -> str:
     return f"{value:z,.1f}".replace("-", "\N{MINUS SIGN}")
 
 
+def brief(value: float) -> str:
+    """`-0.1`, `4,277`: for tables in plain text, where a column should stay narrow."""
+    return f"{value:z,.{0 if abs(value) >= 1_000 else 1}f}"
+
+
 def score(cell: Cell) -> str:
     """`4,888.5 ± 205.8`; one run has no spread."""
     return number(cell.mean) + ("" if cell.std is None else f" ± {number(cell.std)}")
