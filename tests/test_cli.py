@@ -11,10 +11,10 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
 from safetensors.numpy import load_file
 
 from phimu import Ctrl, session
+from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
 from phimu.cli import COMMANDS, main
 from phimu.evaluation.episodes import episode_seeds
 from phimu.reports import maze

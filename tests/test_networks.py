@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from phimu.agents.presets import override, preset
 
+from phimu.agents.presets import override, preset
 from phimu.networks import ACTIVATIONS, norm, product
 from phimu.representation.ratio import inner
 from phimu.types import Batch, Spec

@@ -9,9 +9,9 @@ import h5py
 import jax
 import numpy as np
 import pytest
-from phimu.agents.presets import override, preset
 
 from phimu.agents.ctrl_ucb import CtrlUcb
+from phimu.agents.presets import override, preset
 from phimu.agents.sac import Sac
 from phimu.collection import sets
 from phimu.collection.collect import collect, policy_of_run, replay_of_run

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from phimu.agents.offline_presets import OFFLINE_AGENTS, offline_preset
 
+from phimu.agents.offline_presets import OFFLINE_AGENTS, offline_preset
 from phimu.data.logged import OfflineSet, Transitions
 from phimu.errors import InputError
 from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate, returns_to_go, starts

@@ -5,9 +5,9 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
-from phimu.agents.presets import override, preset
 
 import phimu.environments  # noqa: F401 (registers the ids)
+from phimu.agents.presets import override, preset
 from phimu.environments.task import open_task
 from phimu.runs import checkpoint
 from phimu.training.online import OnlineRun

@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from phimu.agents.presets import override, preset
 from safetensors.numpy import load_file
 
 from phimu import session
+from phimu.agents.presets import override, preset
 from phimu.cli import main
 from phimu.environments.task import open_task
 from phimu.errors import InputError, NotFinite, Stopped

@@ -3,10 +3,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from phimu.agents.presets import Schedule
 from scipy.stats import norm
 
 from phimu.agents.ctrl_ucb import CtrlUcb
+from phimu.agents.presets import Schedule
 from phimu.agents.sac import Sac
 from phimu.data.replay import Replay
 from phimu.environments.maze_geometry import Maze

@@ -3,10 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from phimu.agents.offline_presets import OfflineSchedule
-from phimu.representation.learner import Contrastive
 
 from phimu.agents.ctrl_lcb import CtrlLcb
+from phimu.agents.offline_presets import OfflineSchedule
 from phimu.agents.td3_bc import Td3Bc
 from phimu.confidence import Elliptical
 from phimu.data.logged import OfflineSet, Transitions
@@ -14,6 +13,7 @@ from phimu.errors import InputError
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.reports import penalty
+from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.training.offline import OfflineRun
 

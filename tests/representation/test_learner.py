@@ -8,6 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from phimu.errors import InputError
+from phimu.representation.features import OUTPUTS
 from phimu.representation.learner import (
     ACCURACY_ROWS,
     MEAN_RATE,
@@ -15,9 +18,6 @@ from phimu.representation.learner import (
     NON_NEGATIVE,
     Contrastive,
 )
-
-from phimu.errors import InputError
-from phimu.representation.features import OUTPUTS
 from phimu.representation.losses import ranking
 from phimu.representation.negatives import Negatives
 from phimu.types import Batch, Spec

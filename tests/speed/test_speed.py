@@ -5,8 +5,8 @@ from collections import Counter
 import jax
 import jax.numpy as jnp
 import pytest
-from phimu.agents.presets import override, preset
 
+from phimu.agents.presets import override, preset
 from phimu.data.replay import Replay
 from phimu.errors import InputError
 from phimu.reports.figures import scaling_curves

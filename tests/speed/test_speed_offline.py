@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from phimu.representation.learner import Contrastive
 
 from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.confidence import Elliptical
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.representation.learner import Contrastive
 from phimu.speed import offline, updates
 from phimu.speed.updates import Product
 

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from phimu.agents.presets import preset
 from rich.console import Console
 
+from phimu.agents.presets import preset
 from phimu.errors import Stopped
 from phimu.runs.config import RunConfig
 from phimu.runs.stopping import Stop

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from phimu.agents.offline_presets import offline_preset
 
+from phimu.agents.offline_presets import offline_preset
 from phimu.cli import main
 from phimu.cli.train import resolve
 from phimu.runs.config import RunConfig

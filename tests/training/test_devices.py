@@ -79,8 +79,8 @@ def child() -> None:
     from pathlib import Path
 
     import numpy as np
-    from phimu.agents.presets import Schedule, override, preset
 
+    from phimu.agents.presets import Schedule, override, preset
     from phimu.data.replay import split
     from phimu.environments.task import open_task
     from phimu.runs import checkpoint

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from phimu.agents.presets import override
 
+from phimu.agents.presets import override
 from phimu.data.replay import split
 from phimu.environments.task import open_task
 from phimu.errors import NotFinite

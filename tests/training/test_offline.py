@@ -9,15 +9,15 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from phimu.agents.offline_presets import OfflineSchedule
-from phimu.representation.learner import Contrastive
 
 from phimu.agents.ctrl_lcb import CtrlLcb
+from phimu.agents.offline_presets import OfflineSchedule
 from phimu.confidence import Elliptical
 from phimu.data.logged import OfflineSet, Transitions
 from phimu.errors import InputError, NotFinite, Stopped
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.representation.learner import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.runs import checkpoint
 from phimu.runs.config import Dataset, RunConfig, load_config
