@@ -20,6 +20,7 @@ COMMANDS = {
     "resume": Command("train", "resume", "continue a run from its directory"),
     "study": Command("study", "main", "run a table, figure or ablation of the paper; it resumes"),
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
+    "probe": Command("probe", "main", "say what is linear in a run's phi"),
     "plot": Command("pictures", "plot", "draw the learning curves of runs"),
     "report": Command("report", "main", "one page of runs beside what was published"),
     "heatmap": Command("pictures", "heatmap", "draw and score a maze run's learned transition"),
