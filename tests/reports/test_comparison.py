@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phimu.reports.aggregates import aggregates
 from phimu.reports.comparison import (
     ABSENT,
     REGENERATED,
     UNFINISHED,
     Cell,
     Table,
+    aggregates,
     differences,
     place,
     tables,

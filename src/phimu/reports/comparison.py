@@ -1,13 +1,16 @@
 """The paper's tables with our runs beside its scores and those of others, as data."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from phimu.environments.catalogue import catalogue
+from phimu.reports import statistics
 from phimu.reports.published import Published, published
-from phimu.reports.rows import Changes, Result
-from phimu.reports.statistics import mean_and_std
+from phimu.reports.rows import Changes, Result, differing
+from phimu.reports.statistics import Estimate, bootstrap, mean_and_std
 from phimu.studies.tables import STUDIES, TASK_NOTES, TASK_TITLES, Study
 
 Whose = Literal["ours", "paper", "others"]
@@ -99,12 +102,8 @@ def differences(table: Table) -> tuple[list[str], dict[str, list[Any]]]:
         runs = [run for cell in cells if cell is not None for run in cell.runs]
         if runs:
             ran[f"{column.heading} ({column.detail})"] = runs[0].settings
-    found = {}
-    for name in dict.fromkeys(name for settings in ran.values() for name in settings):
-        values = [settings[name] for settings in ran.values() if name in settings]
-        if any(value != values[0] for value in values):
-            found[name] = [settings.get(name, ABSENT) for settings in ran.values()]
-    return list(ran), found
+    names = differing(ran.values())
+    return list(ran), {name: [each.get(name, ABSENT) for each in ran.values()] for name in names}
 
 
 def tables(results: Iterable[Result]) -> list[Table]:
@@ -182,11 +181,10 @@ def _printed(row: Published, method: str = "") -> Cell:
 
 
 def _best(study: Study, rows: Sequence[Published]) -> dict[str, Cell]:
-    """The highest mean on each task among those after as many steps, or of sets of data all."""
+    """The highest mean on each task among those after as many steps; on datasets among all."""
     comparable = [row for row in rows if row.steps in (None, study.steps)]
-    ascending = sorted(
-        reversed(comparable), key=lambda row: row.mean
-    )  # of equals the first is last
+    # The last of a task stays: of equals the first.
+    ascending = sorted(reversed(comparable), key=lambda row: row.mean)
     return {row.task: _printed(row, row.method) for row in ascending}
 
 
@@ -213,3 +211,67 @@ def _marked(columns: Sequence[Column], cells: Sequence[Cell | None]) -> list[Cel
             cell = cell._replace(ahead=cell.mean > rival.mean, near=near)
         marked.append(cell)
     return marked
+
+
+class Aggregate(NamedTuple):
+    """What statistics say of the variants that ran under one preset, on the tasks all of them ran.
+
+    Scores are normalised: 0 is a random policy on MBBL's tasks and 1 its SAC; DM Control's returns
+    are divided by 1000, D4RL's scores by 100.
+    """
+
+    detail: str
+    tasks: list[str]
+    labels: list[str]
+    middle: list[Estimate]  # interquartile means
+    thresholds: np.ndarray
+    profiles: list[Estimate]
+    improvement: list[list[Estimate | None]]  # [i][j]: of i over j
+
+
+def aggregates(table: Table) -> list[Aggregate]:
+    by_detail: dict[str, list[int]] = {}
+    for index, column in enumerate(table.columns):
+        if column.whose == "ours" and column.detail:
+            by_detail.setdefault(column.detail, []).append(index)
+    found = []
+    for detail, indices in by_detail.items():
+        labels, tasks = [table.columns[index].heading for index in indices], []
+        scores: list[list[np.ndarray]] = [[] for _ in indices]
+        for row in table.rows:
+            cells = [cell for index in indices if (cell := row.cells[index]) is not None]
+            if len(cells) == len(indices):
+                tasks.append(row.title)
+                for own, cell in zip(scores, cells, strict=True):
+                    own.append(_normalised(row.task, cell))
+        if tasks and len(indices) > 1:
+            found.append(_aggregate(detail, tasks, labels, scores))
+    return found
+
+
+def _aggregate(
+    detail: str, tasks: list[str], labels: list[str], scores: list[list[np.ndarray]]
+) -> Aggregate:
+    """Of scores [seeds] by variant and task."""
+    pooled = np.concatenate([task for each in scores for task in each])
+    thresholds = np.linspace(min(0.0, pooled.min()), max(1.2, 1.05 * pooled.max()), 61)
+    profile = partial(statistics.performance_profile, thresholds=thresholds)
+    above = statistics.probability_of_improvement
+    return Aggregate(
+        detail,
+        tasks,
+        labels,
+        [bootstrap(statistics.interquartile_mean, each) for each in scores],
+        thresholds,
+        [bootstrap(profile, each) for each in scores],
+        [[None if x is y else bootstrap(above, x, y) for y in scores] for x in scores],
+    )
+
+
+def _normalised(task: str, cell: Cell) -> np.ndarray:
+    """[seeds] scores."""
+    low, high = (0.0, 1_000.0) if task.startswith("dmc/") else (0.0, 100.0)
+    if task.startswith("mbbl/"):
+        published = next(entry.scores for entry in catalogue() if entry.task == task)
+        low, high = published["random"].mean, published["sac"].mean
+    return (np.array([run.score for run in cell.runs], float) - low) / (high - low)

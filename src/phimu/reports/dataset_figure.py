@@ -13,13 +13,12 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from phimu.data.logged import OfflineSet
 from phimu.data.sets.scores import normalised_score
 from phimu.reports.dataset import episode_returns
-from phimu.reports.figures import DENSITY_COLOURS, GREY, LINE_COLOURS, check_suffix, save
+from phimu.reports.figures import DENSITY_COLOURS, GREY, LINE_COLOURS, save
 
 BINS = 50
 
 
 def dataset_figure(path: Path, logged: OfflineSet) -> None:
-    check_suffix(Path(path))  # before the work
     columns = logged.transitions
     returns, lengths = episode_returns(logged), np.bincount(columns.episode)
     figure = Figure(figsize=(9.6, 6.6), layout="constrained")

@@ -12,9 +12,8 @@ from typing import Any
 from phimu.reports.comparison import Table, order, tables
 from phimu.reports.numbers import hours
 from phimu.reports.page.compared import APART, apart_section, study_section
-from phimu.reports.page.markup import Html, join, tag
-from phimu.reports.page.maze import maze_section, pictured
-from phimu.reports.page.runs import run_section, title, what_was_run
+from phimu.reports.page.markup import Html, join, section, tag
+from phimu.reports.page.runs import Anchors, each_run, maze_section, title, what_was_run
 from phimu.reports.page.series import drawn
 from phimu.reports.rows import Result
 
@@ -23,7 +22,7 @@ def page(results: Sequence[Result], out: Path) -> str:
     """The report of these runs as HTML; `out` is where it will be."""
     results = sorted(results, key=order)
     found = tables(results)
-    anchors = {str(run.path): f"run-{index}" for index, run in enumerate(results, 1)}
+    anchors = {run: f"run-{index}" for index, run in enumerate(results, 1)}
     script = _template("report.js")
     return Template(_template("report.html")).substitute(
         # Nothing but this script runs, and nothing is fetched, whatever the runs' files hold.
@@ -48,35 +47,18 @@ def _json(content: Any) -> str:
 
 
 def _sections(
-    results: Sequence[Result], found: Sequence[Table], anchors: dict[str, str], out: Path
+    results: Sequence[Result], found: Sequence[Table], anchors: Anchors, out: Path
 ) -> list[Html]:
-    above = pictured(results)
     studies = [study_section(table, anchors) for table in found]
-    curves = tag(
-        "section",
-        tag("h2", "Learning curves"),
-        tag(
-            "p",
-            "Means over seeds, and in bands their range. Dashed: the paper's final score.",
-            class_="lead",
-        ),
-        tag("div", id="charts"),
-        id="curves",
-    )
-    each = tag(
-        "section",
-        tag("h2", "Each run"),
-        [run_section(run, anchors[str(run.path)], out, run not in above) for run in results],
-        id="each-run",
-    )
+    about = "Means over seeds, and in bands their range. Dashed: the paper's final score."
     return [
         what_was_run(results, anchors),
         *studies[:3],
-        curves,
+        section("curves", "Learning curves", about, tag("div", id="charts")),
         maze_section(results, anchors),
         *studies[3:],
         *(apart_section(name, results) for name in APART),
-        each,
+        each_run(results, anchors, out),
     ]
 
 
@@ -102,20 +84,11 @@ def _filters(results: Sequence[Result]) -> Html:
         "task": {run.task: title(run.task) for run in results},
         "agent": {name: name for name in sorted({run.agent for run in results})},
     }
-    return join(
-        [
-            tag(
-                "fieldset",
-                tag("legend", kind),
-                [
-                    tag(
-                        "label",
-                        tag("input", type="checkbox", name=kind, value=value),
-                        tag("span", text),
-                    )
-                    for value, text in values.items()
-                ],
-            )
-            for kind, values in kinds.items()
+    fields = []
+    for kind, values in kinds.items():
+        boxes = [
+            tag("label", tag("input", type="checkbox", name=kind, value=value), tag("span", text))
+            for value, text in values.items()
         ]
-    )
+        fields.append(tag("fieldset", tag("legend", kind), boxes))
+    return join(fields)
