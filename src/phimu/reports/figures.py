@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -125,7 +125,7 @@ def learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
     axes = figure.subplots()
     for index, curve in enumerate(curves):
         turn, colour = divmod(index, len(LINE_COLOURS))
-        style = {"color": LINE_COLOURS[colour], "ls": LINE_STYLES[turn % len(LINE_STYLES)]}
+        style: Any = {"color": LINE_COLOURS[colour], "ls": LINE_STYLES[turn % len(LINE_STYLES)]}
         _draw_curve(axes, curve, style, count_seeds=len(set(seeds)) > 1)
     axes.set_xlabel(curves[0].clock, fontsize=11)
     axes.set_ylabel(curves[0].measure, fontsize=11)
@@ -136,19 +136,19 @@ def learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
     axes.margins(x=0.01)
     with_grid(axes)
     axes.set_title(title, fontsize=13, weight="bold", loc="left", pad=22)
-    beside = {"xycoords": "axes fraction", "textcoords": "offset points", "color": GREY}
+    beside: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "color": GREY}
     axes.annotate(_band_caption(seeds), (0, 1), xytext=(0, 7), fontsize=9.5, **beside)
     _add_legend(figure, axes)
     save(figure, path)
 
 
-def _draw_curve(axes: Axes, curve: Curve, style: dict[str, str], count_seeds: bool) -> None:
+def _draw_curve(axes: Axes, curve: Curve, style: dict[str, Any], count_seeds: bool) -> None:
     seeds, mean = len(curve.values), curve.values.mean(axis=0)
     label = f"{curve.label} ({numbers.seeds(seeds)})" if count_seeds else curve.label
     # A single evaluation has no line: it needs a marker to be seen.
     marker = "o" if len(curve.steps) == 1 else ""
     label = textwrap.fill(label, LABEL_WIDTH)
-    axes.plot(curve.steps, mean, lw=1.9, marker=marker, label=label, **style)  # type: ignore[arg-type]
+    axes.plot(curve.steps, mean, lw=1.9, marker=marker, label=label, **style)
     if seeds >= FEW_SEEDS:
         deviation = curve.values.std(axis=0, ddof=1)
         low, high = mean - deviation, mean + deviation
@@ -194,9 +194,9 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
     )
 
 
-def with_grid(axes: Axes) -> None:
+def with_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
     """A faint grid behind the lines, and no frame above and on the right."""
-    axes.grid(color="#dadce0", lw=0.7)
+    axes.grid(axis=axis, color="#dadce0", lw=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 

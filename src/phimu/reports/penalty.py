@@ -13,7 +13,7 @@ from phimu.errors import InputError
 from phimu.reports.figures import GREY, LINE_COLOURS, save
 from phimu.training.offline import OfflineRun
 
-PAIRS = 20_000  # at most, evenly spread over a set
+PAIRS = 20_000  # at most, evenly spread over a dataset
 FAR = 3.0  # standard deviations of the data, for states that it does not have
 DATA = "the data's pairs"
 BINS = 60

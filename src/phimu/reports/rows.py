@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +163,9 @@ def _result(path: Path, config: dict[str, Any]) -> Result:
     maze = _maze_scores(path)
     try:
         started = sessions(path) if (path / MANIFEST).is_file() else [{}]
-        for session in started:
-            _check_session(session)
+        for session, (name, kind) in product(started, SESSION.items()):
+            if session.get(name) is not None and not isinstance(session[name], kind):
+                raise TypeError(f"{name} is {session[name]!r}")
         dataset: Any = config.get("dataset")
         steps, values = _evaluations(rows)
         last = max((row for row in rows if row["kind"] == "train"), key=_reached, default=None)
@@ -215,12 +217,6 @@ def _evaluations(rows: Iterable[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray
 def _reached(row: dict[str, Any]) -> int:
     """Environment steps; on logged data updates of the policy."""
     return int(row.get("updates", row["step"]))
-
-
-def _check_session(session: dict[str, Any]) -> None:
-    for name, kind in SESSION.items():
-        if session.get(name) is not None and not isinstance(session[name], kind):
-            raise TypeError(f"{name} is {session[name]!r}")
 
 
 def _finished(last: dict[str, Any], session: dict[str, Any]) -> bool:

@@ -5,25 +5,13 @@ from itertools import groupby
 
 from phimu.reports.comparison import Aggregate, Cell, Column, Table, aggregates, differences, ours
 from phimu.reports.numbers import NOT_RUN, Footnotes, score, seeds, span, thousands
-from phimu.reports.page.markup import Html, footnotes, join, line, marks, section, table, tag
+from phimu.reports.page.markup import Html, footnotes, join, line, marks, table, tag
 from phimu.reports.page.runs import Anchors, links, title
 from phimu.reports.published import Published, published
 from phimu.reports.rows import Result
 from phimu.reports.statistics import Estimate
 from phimu.studies.tables import STUDIES, WINDOW, Study
 
-# Published elsewhere than in a study, and why it stands apart.
-APART = {
-    "gymnasium": (
-        "Gymnasium's own MuJoCo tasks",
-        "These are not the tasks of Table 1: MBBL changed observations, rewards and episode "
-        "lengths, so no number here can be compared with one there.",
-    ),
-    "d4rl-v2": (
-        "D4RL, version 2 of the datasets",
-        "These are not the datasets of Table 3, which are version 0.",
-    ),
-}
 NORMALISED = (
     "Scores are normalised: on MBBL's tasks 0 is a random policy and 1 MBBL's SAC, DM Control's "
     "returns are divided by 1000, D4RL's scores by 100."
@@ -38,10 +26,10 @@ def study_section(found: Table, anchors: Anchors) -> Html:
         beside = zip(found.columns, row.cells, strict=True)
         cells = [_cell(column, cell, anchors, notes) for column, cell in beside]
         body.append(line(head, cells, data_task=row.task))
-    return section(
-        study.name,
-        study.title,
-        _lead(study),
+    return tag(
+        "section",
+        tag("h2", study.title),
+        tag("p", _lead(study), class_="lead"),
         table(_head(found.columns), body, class_="compare"),
         footnotes(notes),
         _settings(found),
@@ -49,6 +37,7 @@ def study_section(found: Table, anchors: Anchors) -> Html:
         None
         if study.name.startswith("ablation")
         else _details(study.name, study.metric, study.steps, study.tasks, ()),
+        id=study.name,
     )
 
 
@@ -126,13 +115,11 @@ def _interval(estimate: Estimate, form: str) -> str:
     return value if estimate.low == estimate.high else f"{value} [{low}, {high}]"
 
 
-def apart_section(name: str, results: Sequence[Result]) -> Html:
-    about, why = APART[name]
+def others(name: str, metric: str, results: Sequence[Result]) -> Html:
+    """Scores that were published of other tasks than the studies', and ours on the same."""
     tasks = tuple(dict.fromkeys(row.task for row in published() if row.table == name))
-    metric = "score" if name == "d4rl-v2" else "return"
     mine = [result for result in results if result.task in tasks and result.score is not None]
-    details = _details(name, metric, STUDIES["table1"].steps, tasks, mine)
-    return section(name, f"Others: {about}", why, details)
+    return _details(name, metric, STUDIES["table1"].steps, tasks, mine)
 
 
 def _details(

@@ -38,11 +38,6 @@ def join(content: Any) -> Html:
     return Html(escape(str(content)))
 
 
-def section(name: str, title: str, lead: str | None, *content: Any) -> Html:
-    about = tag("p", lead, class_="lead") if lead else None
-    return tag("section", tag("h2", title), about, content, id=name)
-
-
 def table(head: Any, body: Any, class_: str | None = None) -> Html:
     """Scrolls by itself where the page is too narrow for it; lists become a head, and a body."""
     if not isinstance(head, Html):

@@ -18,7 +18,7 @@ from phimu.reports.numbers import (
     span,
     thousands,
 )
-from phimu.reports.page.markup import Html, join, line, section, table, tag
+from phimu.reports.page.markup import Html, join, line, table, tag
 from phimu.reports.rows import Result, configurations, maze_groups
 from phimu.runs.directory import RunDirectory
 from phimu.studies.tables import TASK_TITLES
@@ -43,29 +43,22 @@ def links(runs: Sequence[Result], anchors: Anchors) -> list[Html | str]:
 def what_was_run(results: Sequence[Result], anchors: Anchors) -> Html:
     heads = [tag("th", name, scope="col") for name in ("task", "agent", "settings", "seeds")]
     numbers = [tag("th", n, scope="col", class_="number") for n in ("steps", "score", "hours")]
-    return section(
-        "runs",
-        "What was run",
-        f"{_machines(results)} Commands are of the first seed.",
-        table(
-            tag("tr", heads, numbers, tag("th", "phimu", scope="col")),
-            join([_configuration(group, anchors) for group in configurations(results)]),
-            class_="ran",
-        ),
-    )
+    head = tag("tr", heads, numbers, tag("th", "phimu", scope="col"))
+    groups = [_configuration(group, anchors) for group in configurations(results)]
+    return table(head, join(groups), class_="ran")
 
 
-def _machines(results: Sequence[Result]) -> str:
+def machines(results: Sequence[Result]) -> str:
     """Platforms and versions, each once."""
-    machines: dict[str, None] = {}
+    found: dict[str, None] = {}
     for result in results:
         first, last = result.sessions[0], result.sessions[-1]
         versions = last.get("versions") or {}
         known = [name for name in ("python", "jax", "mujoco") if versions.get(name)]
         cores = f"{first['cpu_count']} cores" if "cpu_count" in first else "cores not recorded"
         where = str(first.get("platform", "platform not recorded"))
-        machines[", ".join([where, cores, *(f"{name} {versions[name]}" for name in known)])] = None
-    return "On " + "; on ".join(machines) + "."
+        found[", ".join([where, cores, *(f"{name} {versions[name]}" for name in known)])] = None
+    return "On " + "; on ".join(found) + "."
 
 
 def _configuration(group: Sequence[Result], anchors: Anchors) -> Html:
@@ -97,7 +90,7 @@ def _revision(run: Result) -> str:
     return f"{version} ({commit}{'+' if revision.get('dirty') else ''})" if commit else str(version)
 
 
-def maze_section(results: Sequence[Result], anchors: Anchors) -> Html:
+def maze(results: Sequence[Result], anchors: Anchors) -> list[Html]:
     """Scores of each configuration, and the heat maps of its first seed."""
     rows, figures = [], []
     for group in maze_groups(results):
@@ -108,21 +101,13 @@ def maze_section(results: Sequence[Result], anchors: Anchors) -> Html:
         caption = tag("figcaption", tag("a", _name(first), href=f"#{anchors[first]}"))
         figures += [tag("figure", image, caption) for image in _pictures(first)]
     heads = ["configuration", *MAZE_SCORES.values(), "seeds"]
-    return section(
-        "maze",
-        "Figure 1: the learned transition of the four-room maze",
-        "Total variation between the learned and the true transition (0 is best), how far the "
-        "learned one is from integrating to one, and episodes that reached the goal.",
-        table(heads, rows) if rows else tag("p", NOT_RUN, class_="none"),
-        figures,
-    )
+    return [table(heads, rows) if rows else tag("p", NOT_RUN, class_="none"), *figures]
 
 
-def each_run(results: Sequence[Result], anchors: Anchors, page: Path) -> Html:
+def each_run(results: Sequence[Result], anchors: Anchors, page: Path) -> list[Html]:
     """`page` is where the report will be, from which large films are linked."""
     above = [group[0] for group in maze_groups(results)]  # their pictures are in the maze's section
-    runs = [_run(run, anchors[run], page, run not in above) for run in results]
-    return section("each-run", "Each run", None, runs)
+    return [_run(run, anchors[run], page, run not in above) for run in results]
 
 
 def _run(run: Result, anchor: str, page: Path, with_pictures: bool) -> Html:
