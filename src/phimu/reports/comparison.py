@@ -42,7 +42,7 @@ class Row(NamedTuple):
     task: str
     title: str
     notes: tuple[str, ...]
-    cells: list[Cell | None]  # None: not run, or not published
+    cells: dict[Column, Cell]  # without those that were not run, or not published
 
 
 class Table(NamedTuple):
@@ -97,9 +97,9 @@ def _fit(study: Study, result: Result) -> Placed | None:
 def differences(table: Table) -> tuple[list[str], dict[str, list[Any]]]:
     """Our columns that have runs, and the settings that two of them have and set differently."""
     ran: dict[str, dict[str, Any]] = {}
-    for index, column in enumerate(table.columns):
-        cells = [row.cells[index] for row in table.rows]
-        runs = [run for cell in cells if cell is not None for run in cell.runs]
+    for column in table.columns:
+        cells = [row.cells[column] for row in table.rows if column in row.cells]
+        runs = [run for cell in cells for run in cell.runs]
         if runs:
             ran[f"{column.heading} ({column.detail})"] = runs[0].settings
     names = differing(ran.values())
@@ -119,44 +119,41 @@ def tables(results: Iterable[Result]) -> list[Table]:
 
 def _table(study: Study, members: Sequence[tuple[Placed, Result]]) -> Table:
     theirs = [row for row in published() if (row.table, row.metric) == (study.name, study.metric)]
-    found: list[tuple[Column, dict[str, Cell]]] = []  # a column, and its cells by task
+    found: dict[Column, dict[str, Cell]] = {}  # the cells of each by task
     for index, variant in enumerate(study.variants):
-        for detail, cells in _our_columns(index, members):
-            found.append((Column(variant.label, "ours", detail), cells))
+        for detail, by_task in _our_columns(index, members).items():
+            found[Column(variant.label, "ours", detail)] = by_task
         printed = [row for row in theirs if row.method == variant.published_method]
         if printed:
             whose: Whose = "paper" if any(row.of_paper for row in printed) else "others"
             column = Column(variant.label, whose, printed[0].method)
-            found.append((column, {row.task: _printed(row) for row in printed}))
+            found[column] = {row.task: _printed(row) for row in printed}
     shown = {variant.published_method for variant in study.variants}
     for whose in ("paper", "others"):
         rest = [row for row in theirs if row.method not in shown]
         rest = [row for row in rest if row.of_paper == (whose == "paper")]
         if rest:
-            found.append((Column(BEST, whose, ""), _best(study, rest)))
-    columns = [column for column, _ in found]
+            found[Column(BEST, whose, "")] = _best(study, rest)
     rows = []
     for task in study.tasks:
-        cells_of_task = _marked(columns, [cells.get(task) for _, cells in found])
-        rows.append(Row(task, TASK_TITLES[task], TASK_NOTES.get(task, ()), cells_of_task))
-    return Table(study, columns, rows)
+        cells = {column: by_task[task] for column, by_task in found.items() if task in by_task}
+        rows.append(Row(task, TASK_TITLES[task], TASK_NOTES.get(task, ()), _marked(cells)))
+    return Table(study, list(found), rows)
 
 
 def _our_columns(
     index: int, members: Sequence[tuple[Placed, Result]]
-) -> list[tuple[str, dict[str, Cell]]]:
+) -> dict[str, dict[str, Cell]]:
     """A column for each preset that the variant was run with; an empty one if it was not."""
     found: dict[str, dict[str, list[Result]]] = {}
     for placed, result in members:
         if placed.variant == index and result.score is not None:
             detail = ", ".join([result.preset, *(f"{k}={v}" for k, v in placed.rest)])
             found.setdefault(detail, {}).setdefault(result.task, []).append(result)
-    if not found:
-        return [("", {})]
-    return [
-        (detail, {task: ours(runs) for task, runs in by_task.items()})
-        for detail, by_task in sorted(found.items())
-    ]
+    return {
+        detail: {task: ours(runs) for task, runs in found[detail].items()}
+        for detail in sorted(found)
+    } or {"": {}}
 
 
 def ours(runs: Sequence[Result]) -> Cell:
@@ -188,28 +185,26 @@ def _best(study: Study, rows: Sequence[Published]) -> dict[str, Cell]:
     return {row.task: _printed(row, row.method) for row in ascending}
 
 
-def _marked(columns: Sequence[Column], cells: Sequence[Cell | None]) -> list[Cell | None]:
+def _marked(cells: dict[Column, Cell]) -> dict[Column, Cell]:
     """Each cell of a row with whether it is ahead of the other side, and whether no more than that.
 
     Ours are compared with the published scores of the same variant, those with the best of ours,
     and the best of other methods with the best of all of ours.
     """
-    marked: list[Cell | None] = []
-    for column, cell in zip(columns, cells, strict=True):
+    marked = dict(cells)
+    for column, cell in cells.items():
         rivals = [
             other
-            for beside, other in zip(columns, cells, strict=True)
-            if other is not None
-            and (beside.whose == "ours") != (column.whose == "ours")
-            and (beside.heading == column.heading or (cell is not None and cell.method))
+            for beside, other in cells.items()
+            if (beside.whose == "ours") != (column.whose == "ours")
+            and (beside.heading == column.heading or cell.method)
         ]
-        if cell is not None and rivals:
+        if rivals:
             rival = max(rivals, key=lambda other: other.mean)
             spread = np.hypot(cell.std or 0.0, rival.std or 0.0)
             later = cell.steps and rival.steps and min(cell.steps) > max(rival.steps)
             near = bool(abs(cell.mean - rival.mean) <= spread or later)
-            cell = cell._replace(ahead=cell.mean > rival.mean, near=near)
-        marked.append(cell)
+            marked[column] = cell._replace(ahead=cell.mean > rival.mean, near=near)
     return marked
 
 
@@ -230,21 +225,16 @@ class Aggregate(NamedTuple):
 
 
 def aggregates(table: Table) -> list[Aggregate]:
-    by_detail: dict[str, list[int]] = {}
-    for index, column in enumerate(table.columns):
+    by_detail: dict[str, list[Column]] = {}
+    for column in table.columns:
         if column.whose == "ours" and column.detail:
-            by_detail.setdefault(column.detail, []).append(index)
+            by_detail.setdefault(column.detail, []).append(column)
     found = []
-    for detail, indices in by_detail.items():
-        labels, tasks = [table.columns[index].heading for index in indices], []
-        scores: list[list[np.ndarray]] = [[] for _ in indices]
-        for row in table.rows:
-            cells = [cell for index in indices if (cell := row.cells[index]) is not None]
-            if len(cells) == len(indices):
-                tasks.append(row.title)
-                for own, cell in zip(scores, cells, strict=True):
-                    own.append(_normalised(row.task, cell))
-        if tasks and len(indices) > 1:
+    for detail, columns in by_detail.items():
+        shared = [row for row in table.rows if row.cells.keys() >= set(columns)]
+        if shared and len(columns) > 1:
+            scores = [[_normalised(row.task, row.cells[c]) for row in shared] for c in columns]
+            labels, tasks = [column.heading for column in columns], [row.title for row in shared]
             found.append(_aggregate(detail, tasks, labels, scores))
     return found
 

@@ -75,13 +75,12 @@ def _study(name: str, results: Sequence[Result], preset: str, own: dict[str, str
     printed = f"the paper's {', '.join(column.detail for column in paper)}"
     rows, absent = [], []
     for row in table.rows:
-        cells = dict(zip(table.columns, row.cells, strict=True))
-        ours = [cells.get(Column(label, "ours", preset)) for label in labels]
+        ours = [row.cells.get(Column(label, "ours", preset)) for label in labels]
         runs = [run for cell in ours if cell is not None for run in cell.runs]
         if not runs:
             absent.append(row.title)
             continue
-        theirs = ", ".join(brief(cell.mean) for each in paper if (cell := cells[each]) is not None)
+        theirs = ", ".join(brief(row.cells[each].mean) for each in paper if each in row.cells)
         data = sorted({own.get(run.dataset or "", "not recorded") for run in runs})
         beside = [", ".join(data)] if own else []
         rows.append([_title(runs[0]), *beside, *map(_cell, ours), theirs])

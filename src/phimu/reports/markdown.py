@@ -63,8 +63,8 @@ def markdown(table: Table) -> str:
     rows = []
     for row in table.rows:
         start = plain(row.title) + _marks(row.notes, notes)
-        beside = zip(table.columns, row.cells, strict=True)
-        rows.append([start, *(_cell(column, cell, notes) for column, cell in beside)])
+        cells = [_cell(column, row.cells.get(column), notes) for column in table.columns]
+        rows.append([start, *cells])
     below = "".join(f"{index}. {plain(note)}\n" for index, note in enumerate(notes.notes, 1))
     return f"### {table.study.title}\n\n{grid(heads, rows)}" + (f"\n{below}" if below else "")
 
@@ -100,7 +100,8 @@ def tidy(table: Table) -> str:
     """A line for each cell; those that were not run have no mean."""
     lines: list[list[object]] = []
     for row in table.rows:
-        for column, cell in zip(table.columns, row.cells, strict=True):
+        for column in table.columns:
+            cell = row.cells.get(column)
             start = [table.study.name, row.task, column.heading, column.whose]
             if cell is None:
                 lines.append([*start, column.detail, *[None] * 5])

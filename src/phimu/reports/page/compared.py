@@ -8,7 +8,7 @@ from phimu.reports.numbers import NOT_RUN, Footnotes, score, seeds, span, thousa
 from phimu.reports.page.markup import Html, footnotes, join, line, marks, table, tag
 from phimu.reports.page.runs import Anchors, links, title
 from phimu.reports.published import Published, published
-from phimu.reports.rows import Result
+from phimu.reports.rows import Result, configurations
 from phimu.reports.statistics import Estimate
 from phimu.studies.tables import STUDIES, WINDOW, Study
 
@@ -23,8 +23,7 @@ def study_section(found: Table, anchors: Anchors) -> Html:
     study, notes, body = found.study, Footnotes(), []
     for row in found.rows:
         head = [row.title, marks(row.notes, notes)]
-        beside = zip(found.columns, row.cells, strict=True)
-        cells = [_cell(column, cell, anchors, notes) for column, cell in beside]
+        cells = [_cell(each, row.cells.get(each), anchors, notes) for each in found.columns]
         body.append(line(head, cells, data_task=row.task))
     return tag(
         "section",
@@ -130,10 +129,10 @@ def _details(
     for row in published():
         if (row.table, row.metric) == (name, metric) and row.task in tasks:
             by_method.setdefault(row.method, []).append(row)
-    by_label: dict[str, dict[str, list[Result]]] = {}
-    for run in mine:
-        runs = by_label.setdefault(f"{run.agent}, ours ({run.label})", {})
-        runs.setdefault(run.task, []).append(run)
+    by_label: dict[str, dict[str, Cell]] = {}
+    for group in configurations(mine):
+        label = f"{group[0].agent}, ours ({group[0].label})"
+        by_label.setdefault(label, {})[group[0].task] = ours(group)
     notes = Footnotes()
     lines = [_our_line(label, by_task, tasks) for label, by_task in by_label.items()]
     lines += [_their_line(label, rows, tasks, steps, notes) for label, rows in by_method.items()]
@@ -146,10 +145,10 @@ def _details(
     )
 
 
-def _our_line(label: str, by_task: dict[str, list[Result]], tasks: Sequence[str]) -> Html:
+def _our_line(label: str, by_task: dict[str, Cell], tasks: Sequence[str]) -> Html:
     cells = []
     for task in tasks:
-        cell = ours(by_task[task]) if task in by_task else None
+        cell = by_task.get(task)
         under = tag("small", f"at {span(*cell.steps)}") if cell and cell.steps else None
         cells.append(tag("td", score(cell), under) if cell else NONE)
     return line(label, [*cells, tag("td", "this report", class_="source")])
@@ -160,8 +159,8 @@ def _their_line(
 ) -> Html:
     """At the steps nearest to those of the table. Notes on the paper are footnotes."""
     known = {row.steps for row in rows if row.steps is not None}
-    nearest = min(known, key=lambda each: abs(each - steps), default=steps)
-    chosen = {row.task: row for row in rows if row.steps in (None, nearest)}
+    nearest = min(known, key=lambda each: abs(each - steps), default=None)
+    chosen = {row.task: row for row in rows if row.steps == nearest}
     cells = []
     for task in tasks:
         row = chosen.get(task)
@@ -170,7 +169,7 @@ def _their_line(
             continue
         above = marks([row.note], notes) if row.note and row.of_paper else None
         cells.append(tag("td", score(row), above, title=row.note or None))
-    label = method if nearest == steps else f"{method}, at {thousands(nearest)}"
+    label = method if nearest in (None, steps) else f"{method}, at {thousands(nearest)}"
     source = next(iter(chosen.values())).source
     counts = {row.seeds for row in chosen.values() if row.seeds}
     if len(counts) == 1:
