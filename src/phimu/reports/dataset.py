@@ -1,4 +1,4 @@
-"""What a logged set holds, in numbers: returns, lengths, ranges, and how widely it covers."""
+"""What a dataset holds, in numbers: returns, lengths, ranges, and how widely it covers."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import numpy as np
 from phimu.data.logged import OfflineSet
 from phimu.data.sets.scores import normalised_score
 
-MOST_ROWS = 100_000  # of which coverage is taken, evenly from the whole set
+MOST_ROWS = 100_000  # of which coverage is taken, evenly from all
 CELLS = 50  # along each of the two axes
 EDGE = 0.99  # an action beyond this is at its limit
 
@@ -23,7 +23,7 @@ class Spread(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How much of the space around it a set fills; all of this takes no model."""
+    """How much of the space around it a dataset fills; all of this takes no model."""
 
     dimensions: float  # of (s, a), see `effective_dimensions`
     of_dimensions: int
@@ -67,7 +67,7 @@ def summarise(logged: OfflineSet) -> Summary:
 
 
 def episode_returns(logged: OfflineSet) -> np.ndarray:
-    """[episodes] float64, of the rows that are in the set."""
+    """[episodes] float64, of the rows that are in the dataset."""
     columns = logged.transitions
     return np.bincount(columns.episode, weights=columns.reward)
 

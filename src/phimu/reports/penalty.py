@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from phimu.data.logged import OfflineSet
 from phimu.errors import InputError
-from phimu.reports.figures import GREY, LINE_COLOURS, check_suffix, save
+from phimu.reports.figures import GREY, LINE_COLOURS, save
 from phimu.training.offline import OfflineRun
 
-PAIRS = 20_000  # at most, evenly spread over a set
+PAIRS = 20_000  # at most, evenly spread over a dataset
 FAR = 3.0  # standard deviations of the data, for states that it does not have
 DATA = "the data's pairs"
 BINS = 60
@@ -74,7 +74,6 @@ def table(found: Mapping[str, np.ndarray]) -> list[PairPenalty]:
 
 def penalty_figure(path: Path, found: Mapping[str, np.ndarray], title: str) -> None:
     """A histogram below the other for each kind of pair; the penalty spans orders of magnitude."""
-    check_suffix(Path(path))
     rows = table(found)
     figure = Figure(figsize=(7.2, 0.8 + 1.0 * len(rows)), layout="constrained")
     low = min(values.min() for values in found.values())
