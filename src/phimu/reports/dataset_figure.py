@@ -10,7 +10,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.scores import normalised_score
 from phimu.reports.dataset import episode_returns
 from phimu.reports.figures import DENSITY_COLOURS, GREY, LINE_COLOURS, check_suffix, save
@@ -18,7 +18,7 @@ from phimu.reports.figures import DENSITY_COLOURS, GREY, LINE_COLOURS, check_suf
 BINS = 50
 
 
-def dataset_figure(path: Path, logged: OfflineSet) -> None:
+def dataset_figure(path: Path, logged: LoggedDataset) -> None:
     check_suffix(Path(path))  # before the work
     columns = logged.transitions
     returns, lengths = episode_returns(logged), np.bincount(columns.episode)
@@ -66,7 +66,7 @@ def _histogram(
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _add_scores(axes: Axes, logged: OfflineSet) -> None:
+def _add_scores(axes: Axes, logged: LoggedDataset) -> None:
     """D4RL's scale above the axis of returns, where there is one."""
     zero, one = (normalised_score(logged.task or logged.name, value) for value in (0.0, 1.0))
     if zero is None or one is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.data.sets.assembly import assemble
 from phimu.data.sets.checksums import verified_sha256
 from phimu.data.sets.columns import Asked, Columns, as_flags, check_finite, check_shape, most_bytes
@@ -45,7 +45,7 @@ def from_arrays(
     action_high: Any = None,
     name: str = "arrays",
     task: str | None = None,
-) -> OfflineSet:
+) -> LoggedDataset:
     """A set of N rows in memory; the arrays are copied and stay as they are.
 
     Args:
@@ -78,7 +78,7 @@ def from_arrays(
     return replace(made, sha256=_digest(made.transitions))
 
 
-def open_npz(path: Path, asked: Asked) -> OfflineSet:
+def open_npz(path: Path, asked: Asked) -> LoggedDataset:
     """Read an .npz with the columns of `from_arrays`, under one of the names in ALIASES."""
     digest = verified_sha256(path, asked.sha256)
     try:

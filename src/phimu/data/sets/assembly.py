@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet, plain_task, safe_name
+from phimu.data.logged import LoggedDataset, plain_task, safe_name
 from phimu.data.sets.columns import Asked, Columns, blocks
 from phimu.data.sets.episodes import transitions
 from phimu.errors import InputError
@@ -22,7 +22,7 @@ def assemble(
     task: str | None = None,
     action_low: Any = None,
     action_high: Any = None,
-) -> OfflineSet:
+) -> LoggedDataset:
     """The set, with the file's own task and range of actions where the caller asked for none."""
     if task is not None and not plain_task(task):
         columns.notes.append(f"its task, {task!r}, is no plain Gymnasium id and is left out")
@@ -33,7 +33,7 @@ def assemble(
         columns,
     )
     scale_actions(columns, low, high)
-    return OfflineSet(
+    return LoggedDataset(
         transitions(columns),
         name=safe_name(name),
         layout=layout,

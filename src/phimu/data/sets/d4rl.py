@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.assembly import assemble
 from phimu.data.sets.checksums import verified_sha256
 from phimu.data.sets.columns import Asked, Columns
@@ -24,7 +24,7 @@ NAMES = {
 }
 
 
-def open_d4rl(path: Path, asked: Asked) -> OfflineSet:
+def open_d4rl(path: Path, asked: Asked) -> LoggedDataset:
     """Read a file of D4RL's, or one of the same layout with root attributes of our own.
 
     The attribute `task` is the Gymnasium id, `name` the set's, `action_low` and `action_high` the

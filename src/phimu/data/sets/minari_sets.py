@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.assembly import assemble
 from phimu.data.sets.checksums import verified_sha256
 from phimu.data.sets.columns import Asked, Columns, most_bytes
@@ -47,7 +47,7 @@ def find_minari(source: str) -> Path:
     )
 
 
-def open_minari(directory: Path, asked: Asked) -> OfflineSet:
+def open_minari(directory: Path, asked: Asked) -> LoggedDataset:
     """Read the set in a directory that holds data/main_data.hdf5."""
     path = directory / MAIN_FILE
     digest = verified_sha256(path, asked.sha256)

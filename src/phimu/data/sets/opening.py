@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.arrays import open_npz
 from phimu.data.sets.columns import Asked
 from phimu.data.sets.d4rl import open_d4rl
@@ -21,7 +21,7 @@ def open_set(
     task: str | None = None,
     action_low: Any = None,
     action_high: Any = None,
-) -> OfflineSet:
+) -> LoggedDataset:
     """Read logged transitions and check every one of them.
 
     Args:
