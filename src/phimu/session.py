@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import Task, open_task
@@ -40,7 +40,9 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def load_run(path: Path, say: Any = _say, data: OfflineSet | None = None) -> tuple[RunConfig, Run]:
+def load_run(
+    path: Path, say: Any = _say, data: LoggedDataset | None = None
+) -> tuple[RunConfig, Run]:
     """A finished or broken-off run as it was at its last checkpoint; offline also with data."""
     config = load_config(path)
     saved = checkpoint.load_last(path, say)
@@ -52,7 +54,7 @@ def load_run(path: Path, say: Any = _say, data: OfflineSet | None = None) -> tup
 def new_run(
     config: RunConfig,
     task: Task | None = None,
-    data: OfflineSet | None = None,
+    data: LoggedDataset | None = None,
     devices: int = 1,
 ) -> Run:
     """The run of a configuration at its beginning.
@@ -107,7 +109,7 @@ class Order:
 
 
 def train(
-    order: Order, output: Output, data: OfflineSet | None = None, devices: int = 1
+    order: Order, output: Output, data: LoggedDataset | None = None, devices: int = 1
 ) -> RunDirectory:
     """Carry out an order, from the last checkpoint if there is one.
 

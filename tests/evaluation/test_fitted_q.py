@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from phimu.agents.offline_presets import OFFLINE_AGENTS, offline_preset
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
 from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate, returns_to_go, starts
 from phimu.types import Batch
@@ -30,7 +30,7 @@ class Chosen:
         return jnp.sign(jax.random.uniform(key, observation.shape, minval=-1.0))
 
 
-def logged(rows: int, seed: int = 0) -> OfflineSet:
+def logged(rows: int, seed: int = 0) -> LoggedDataset:
     """Uniformly random actions, episodes cut after 50 steps. The observation is -1 or 1."""
     rng = np.random.default_rng(seed)
     table, state, length, episode = [], 0, 0, 0
@@ -50,7 +50,7 @@ def logged(rows: int, seed: int = 0) -> OfflineSet:
     transitions = Transitions(
         *signs[:2], columns[2].astype(np.float32), signs[2], *flags, columns[6].astype(np.int32)
     )
-    return OfflineSet(transitions, "chain", "arrays", "0" * 64)
+    return LoggedDataset(transitions, "chain", "arrays", "0" * 64)
 
 
 def exact(policy: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def exact(policy: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def data() -> OfflineSet:
+def data() -> LoggedDataset:
     return logged(20_000)
 
 
@@ -143,10 +143,10 @@ def test_returns_to_go_are_those_of_each_episode(data):
 
 def test_constant_rewards_and_bad_numbers(data):
     rows = data.transitions
-    nothing = OfflineSet(rows._replace(reward=0 * rows.reward), "zero", "arrays", "0" * 64)
+    nothing = LoggedDataset(rows._replace(reward=0 * rows.reward), "zero", "arrays", "0" * 64)
     found = estimate(settings(), None, nothing, 1_000)
     assert found["estimated_value"] == pytest.approx(0.0, abs=0.02)
-    huge = OfflineSet(rows._replace(reward=rows.reward * 1e38), "huge", "arrays", "0" * 64)
+    huge = LoggedDataset(rows._replace(reward=rows.reward * 1e38), "huge", "arrays", "0" * 64)
     with (
         pytest.raises(InputError, match="scale the reward of the data"),
         np.errstate(over="ignore"),

@@ -8,7 +8,7 @@ from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.agents.offline_presets import OfflineSchedule
 from phimu.agents.td3_bc import Td3Bc
 from phimu.confidence import Elliptical
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
@@ -28,7 +28,7 @@ AGENT = CtrlLcb(
 )
 
 
-def a_set(rows: int = 200, shift: float = 0.0) -> OfflineSet:
+def a_set(rows: int = 200, shift: float = 0.0) -> LoggedDataset:
     rng = np.random.default_rng(0)
     observation = (5.0 + shift + 2.0 * rng.normal(size=(rows, 3))).astype(np.float32)
     columns = Transitions(
@@ -40,7 +40,7 @@ def a_set(rows: int = 200, shift: float = 0.0) -> OfflineSet:
         np.zeros(rows, bool),
         np.zeros(rows, np.int32),
     )
-    return OfflineSet(columns, "here", "arrays", "0" * 64)
+    return LoggedDataset(columns, "here", "arrays", "0" * 64)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.agents.offline_presets import OfflineSchedule
 from phimu.confidence import Elliptical
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError, NotFinite, Stopped
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
@@ -41,7 +41,7 @@ SCHEDULE = OfflineSchedule(
 )
 
 
-def a_set(task: str | None = "Pendulum-v1", rows: int = 60) -> OfflineSet:
+def a_set(task: str | None = "Pendulum-v1", rows: int = 60) -> LoggedDataset:
     rng = np.random.default_rng(0)
     observation = rng.normal(size=(rows, 3)).astype(np.float32)
     columns = Transitions(
@@ -53,7 +53,7 @@ def a_set(task: str | None = "Pendulum-v1", rows: int = 60) -> OfflineSet:
         np.zeros(rows, bool),
         (np.arange(rows) // 20).astype(np.int32),
     )
-    return OfflineSet(columns, "swings", "arrays", "0" * 64, task)
+    return LoggedDataset(columns, "swings", "arrays", "0" * 64, task)
 
 
 def new_run(seed: int = 0) -> OfflineRun:
@@ -151,7 +151,7 @@ def test_stops_at_the_first_update_that_is_not_finite():
     assert all((rows == row).all(1).any() for row in error.value.arrays["observation"])
 
 
-def config(data: OfflineSet) -> RunConfig:
+def config(data: LoggedDataset) -> RunConfig:
     return RunConfig(data.name, "ctrl-lcb", AGENT, SCHEDULE, 0, {}, Dataset.of(data, data.task))
 
 

@@ -12,7 +12,7 @@ from phimu.agents import PRESETS, learners, preset
 from phimu.cli import peek
 from phimu.cli.arguments import THREADS, call
 from phimu.cli.arguments import parse as read
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import is_source, open_set
 from phimu.errors import InputError
 from phimu.runs.config import Dataset, RunConfig
@@ -80,7 +80,7 @@ def resume(arguments: list[str]) -> None:
     call(run, arguments, "phimu resume")
 
 
-def order_for(request: Any, data: OfflineSet | None) -> Order:
+def order_for(request: Any, data: LoggedDataset | None) -> Order:
     """What a parsed command line asks for."""
     dataset = None
     if data is not None:

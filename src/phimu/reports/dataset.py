@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.scores import normalised_score
 
 MOST_ROWS = 100_000  # of which coverage is taken, evenly from all
@@ -46,7 +46,7 @@ class Summary(NamedTuple):
     coverage: Coverage
 
 
-def summarise(logged: OfflineSet) -> Summary:
+def summarise(logged: LoggedDataset) -> Summary:
     columns = logged.transitions
     returns, lengths = episode_returns(logged), np.bincount(columns.episode)
     at_limits = np.mean([np.mean(np.abs(column) > EDGE) for column in columns.action.T])
@@ -66,7 +66,7 @@ def summarise(logged: OfflineSet) -> Summary:
     )
 
 
-def episode_returns(logged: OfflineSet) -> np.ndarray:
+def episode_returns(logged: LoggedDataset) -> np.ndarray:
     """[episodes] float64, of the rows that are in the dataset."""
     columns = logged.transitions
     return np.bincount(columns.episode, weights=columns.reward)

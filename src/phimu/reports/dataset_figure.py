@@ -9,7 +9,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.scores import normalised_score
 from phimu.reports.dataset import episode_returns
 from phimu.reports.figures import DENSITY_COLOURS, GREY, LINE_COLOURS, save, with_grid
@@ -17,7 +17,7 @@ from phimu.reports.figures import DENSITY_COLOURS, GREY, LINE_COLOURS, save, wit
 BINS = 50
 
 
-def dataset_figure(path: Path, logged: OfflineSet) -> None:
+def dataset_figure(path: Path, logged: LoggedDataset) -> None:
     columns = logged.transitions
     returns, lengths = episode_returns(logged), np.bincount(columns.episode)
     figure = Figure(figsize=(9.6, 6.6), layout="constrained")
@@ -62,7 +62,7 @@ def _histogram(
     with_grid(axes, "y")
 
 
-def _add_scores(axes: Axes, logged: OfflineSet) -> None:
+def _add_scores(axes: Axes, logged: LoggedDataset) -> None:
     """D4RL's scale above the axis of returns, where there is one."""
     zero, one = (normalised_score(logged.task or logged.name, value) for value in (0.0, 1.0))
     if zero is None or one is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.errors import InputError
 from phimu.reports.figures import GREY, LINE_COLOURS, save
 from phimu.training.offline import OfflineRun
@@ -30,7 +30,7 @@ class PairPenalty(NamedTuple):
 
 
 def penalties(
-    run: OfflineRun, data: OfflineSet, others: Mapping[str, OfflineSet], seed: int = 0
+    run: OfflineRun, data: LoggedDataset, others: Mapping[str, LoggedDataset], seed: int = 0
 ) -> dict[str, np.ndarray]:
     """[n] of each kind of pair, the data's own first."""
     if not hasattr(run.agent, "penalty"):
@@ -53,7 +53,7 @@ def penalties(
     return {name: run.learner.query("penalty", *pair) for name, pair in pairs.items()}
 
 
-def _pairs(data: OfflineSet) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(data: LoggedDataset) -> tuple[np.ndarray, np.ndarray]:
     index = np.linspace(0, len(data) - 1, min(PAIRS, len(data))).astype(np.int64)
     return data.transitions.observation[index], data.transitions.action[index]
 

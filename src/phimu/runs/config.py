@@ -8,7 +8,7 @@ import numpy as np
 
 from phimu.agents import learners
 from phimu.agents.schedule import Schedule
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.errors import InputError
 from phimu.runs.directory import read_config, run_path
 from phimu.runs.json_form import from_json, to_json
@@ -30,7 +30,7 @@ class Dataset:
     action_high: tuple[float, ...] | None = None
 
     @classmethod
-    def of(cls, data: OfflineSet, task: str | None) -> "Dataset":
+    def of(cls, data: LoggedDataset, task: str | None) -> "Dataset":
         ends = (
             None if end is None else tuple(float(x) for x in end)
             for end in (data.action_low, data.action_high)

@@ -14,7 +14,7 @@ import numpy as np
 from phimu.agents import protocol
 from phimu.agents.schedule import Schedule
 from phimu.data.device_set import DeviceSet
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.rows import split
 from phimu.errors import InputError
 from phimu.normalisation import Acting
@@ -45,7 +45,7 @@ class OfflineRun:
         spec: Spec,
         schedule: Schedule,
         seed: int,
-        data: OfflineSet | None = None,
+        data: LoggedDataset | None = None,
     ):
         check_seed(seed)
         if data is not None and data.spec != spec:
