@@ -349,9 +349,7 @@ def test_mu_norm_is_added_with_its_weight():
     weighted, _ = objective(replace(LINEAR, mu_norm_weight=0.7), state.features, batch, noise)
     places = np.concatenate([batch.next_observation, noise])
     mu = numpy_map(state.features.mu, places.astype(np.float64), softplus)
-    np.testing.assert_allclose(
-        weighted - plain, 0.7 * np.mean(np.sum(mu**2, axis=1)), rtol=1e-4
-    )
+    np.testing.assert_allclose(weighted - plain, 0.7 * np.mean(np.sum(mu**2, axis=1)), rtol=1e-4)
 
 
 def test_the_marginal_is_added_with_its_weight():
@@ -367,9 +365,7 @@ def test_the_marginal_is_added_with_its_weight():
     pair = np.concatenate([batch.observation, batch.action], axis=1).astype(np.float64)
     ratio = np.exp(numpy_map(state.features.phi, pair, lambda x: x) @ mu.T / 0.2)
     marginal = (ratio.sum(axis=1) - np.diagonal(ratio)) / 37
-    np.testing.assert_allclose(
-        weighted - plain, 3 * np.mean(np.log(marginal) ** 2), rtol=1e-4
-    )
+    np.testing.assert_allclose(weighted - plain, 3 * np.mean(np.log(marginal) ** 2), rtol=1e-4)
 
 
 def test_balance_is_added_with_its_weight():
