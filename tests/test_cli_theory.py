@@ -7,8 +7,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from phimu.cli import main
-from phimu.finite.experiments import report
 from phimu.finite.experiments.consistency import Row
+from phimu.reports.theory import report
 
 
 def test_help_names_the_subcommands(capsys):
