@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from phimu import Ctrl, session
-from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
+from phimu.agents import AGENTS, PRESETS, learners, preset
 from phimu.cli import COMMANDS, main
 from phimu.evaluation.episodes import episode_seeds
 from phimu.reports import maze
@@ -160,10 +160,10 @@ def test_help_is_instant_and_lists_every_command() -> None:
 def test_agents_lists_agents_and_presets(capsys: pytest.CaptureFixture[str]) -> None:
     assert phimu("agents") == 0
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.split()}
-    assert {*DESCRIPTIONS, *PRESETS} <= listed
+    assert {*AGENTS, *PRESETS} <= listed
 
 
-@pytest.mark.parametrize("agent", DESCRIPTIONS)
+@pytest.mark.parametrize("agent", learners(logged=False))
 def test_train_help_names_every_setting(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert phimu("train", "--agent", agent, "--help") == 0
     words = capsys.readouterr().out.replace(",", " ").split()
@@ -189,7 +189,7 @@ def test_run_directory_has_the_documented_layout(trained: dict[str, Path]) -> No
     assert config["settings"]["representation"]["feature_dim"] == 8
     assert config["settings"]["planner"]["actor_sizes"] == [8]
     assert config["settings"]["confidence"]["bonus_scale"] == 1.0
-    assert config["schedule"]["learning_starts"] == 20
+    assert config["schedule"]["collection"]["learning_starts"] == 20
     assert config["task_options"] == {
         "reward": "dense",
         "random_start": True,
@@ -197,7 +197,7 @@ def test_run_directory_has_the_documented_layout(trained: dict[str, Path]) -> No
     }
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["versions"]["jax"]
-    assert manifest["steps"] == 60
+    assert (manifest["steps"], manifest["preset"]) == (60, "small")
     assert manifest["seconds"] > 0
     saved = sorted(path.name for path in (run / "checkpoint").iterdir())
     assert saved == ["replay", "step-000000040", "step-000000060"]

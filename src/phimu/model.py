@@ -199,7 +199,8 @@ class Model:
 
     def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
         if not hasattr(self.run.agent, name):
-            raise InputError(f"{self.config.agent} has no {name}.")
+            asked = "density_ratio" if name == "log_ratio" else name
+            raise InputError(f"{self.config.agent} has no {asked}.")
         return self.run.learner.query(name, *(np.asarray(a, np.float32) for a in arrays))
 
 

@@ -158,14 +158,20 @@ def train(
 
 def order_of(path: Path, steps: int | None = None) -> Order:
     """What brings the run in a directory on: to where its last session was to end, or `steps`."""
-    config = load_config(path)
-    *_, last = sessions(path)
-    data = next((each["data"] for each in reversed(sessions(path)) if "data" in each), None)
+    config, data = load_config(path), data_of(path)
+    if config.dataset is not None and data is None:
+        raise InputError(f"{path} does not say where its data is: use phimu train with --run-dir.")
     if steps is None:
+        last = (sessions(path) or [{}])[-1]
         if "steps" not in last:
             raise InputError(f"{path} does not say how far it was to be trained: give --steps.")
         steps = last["steps"] - Order(config, 0).last_step
     return Order(config, steps, data)
+
+
+def data_of(path: Path) -> str | None:
+    """Where the logged data of the run in a directory was when it was last trained, if it says."""
+    return next((each["data"] for each in reversed(sessions(path)) if "data" in each), None)
 
 
 def _compare_sessions(path: Path) -> None:

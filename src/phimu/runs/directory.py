@@ -99,7 +99,12 @@ def add_facts(path: Path, facts: dict[str, Any]) -> None:
 
 
 def sessions(path: Path) -> list[dict[str, Any]]:
-    """How the run at `path` was made, and each time that it was taken up again."""
+    """How the run at `path` was made, and each time that it was taken up again.
+
+    None if there is no run yet, or if a kill came before its manifest.
+    """
+    if not (path / MANIFEST).exists():
+        return []
     manifest = _read_json(path / MANIFEST)
     return [manifest, *manifest["sessions"]]
 
