@@ -24,7 +24,6 @@ from phimu.errors import InputError
 from phimu.reports import numbers
 from phimu.reports.curves import Curve
 from phimu.runs.files import write_atomically
-from phimu.speed.scaling import Scaling
 
 FORMATS = ("png", "svg")
 DOTS_PER_INCH = 140
@@ -199,32 +198,6 @@ def with_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
     axes.grid(axis=axis, color="#dadce0", lw=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def scaling_curves(path: Path, curves: Sequence[Scaling]) -> None:
-    """A panel per size: measured times, and the power of the size that fits its upper half."""
-    figure = Figure(figsize=(3.1 * len(curves), 3.4), layout="constrained")
-    for axes, curve in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves, strict=True):
-        sizes, times = np.array(curve.sizes, float), np.array(curve.milliseconds)
-        upper = slice(len(sizes) // 2, None)
-        middle = np.exp([np.log(sizes[upper]).mean(), np.log(times[upper]).mean()])
-        fit = middle[1] * (sizes[upper] / middle[0]) ** curve.exponent
-        axes.loglog(sizes, times, "o", c=LINE_COLOURS[0], ms=5)
-        axes.loglog(sizes[upper], fit, c=LINE_COLOURS[1], lw=1.9)
-        # At least a decade, so that there is a number on the axis and flat looks flat.
-        spread = max(10.0, 2 * times.max() / times.min()) ** 0.5
-        centre = (times.max() * times.min()) ** 0.5
-        axes.set_ylim(centre / spread, centre * spread)
-        what = "sampling a batch" if curve.varied == "buffer_size" else "an update"
-        axes.set_title(f"{what} ~ size$^{{{curve.exponent:.2f}}}$", fontsize=11)
-        axes.set_xlabel(curve.varied, fontsize=11)
-        axes.set_xticks(sizes[:: max(1, len(sizes) // 3)])
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        axes.minorticks_off()
-        with_grid(axes)
-    figure.axes[0].set_ylabel("milliseconds", fontsize=11)
-    save(figure, path)
 
 
 def contact_sheet(task_ids: Sequence[str], path: Path) -> None:
