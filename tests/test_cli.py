@@ -270,6 +270,25 @@ def test_killed_after_a_checkpoint_equals_uninterrupted(
     assert_same_run(run, whole)
 
 
+def test_resume_needs_the_directory_alone(
+    trained: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It goes on to where the run was to end, and with --steps beyond."""
+    whole = trained["sac"]
+    run = shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(run / "checkpoint" / "step-000000060")
+    assert phimu("resume", run, "--quiet") == 0
+    assert capsys.readouterr().out.strip() == str(run)
+    assert_same_run(run, whole)
+    assert phimu("resume", run) == 0
+    assert "Already trained to step 60" in capsys.readouterr().err
+    assert phimu("resume", run, "--steps", 70, "--quiet") == 0
+    assert rows(run)[-1]["step"] == 70
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert [each["steps"] for each in manifest["sessions"]] == [60, 60, 70]
+    assert manifest["preset"] == "small"
+
+
 def assert_same_run(run: Path, other: Path) -> None:
     assert (run / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
     name = "checkpoint/step-000000060/"
@@ -515,6 +534,7 @@ ONE_SENTENCE = {
     "misspelled agent": (["train", MAZE, "--agent", "ctrl-ucb"], "ctrl-ucb-m"),
     "misspelled preset": (["train", MAZE, "--preset", "smal"], "small"),
     "misspelled command": (["trian", MAZE], "Did you mean train?"),
+    "resuming nothing": (["resume", "."], "not a run directory"),
     "evaluating nothing": (["evaluate", "."], "not a run directory"),
     "evaluating no episodes": (["evaluate", ".", "--episodes", 0], "episodes is 0"),
     "plotting nothing": (["plot", "."], "no run in"),
