@@ -55,7 +55,8 @@ def tiny():
     Always the same settings, so that a test session compiles each agent once. The entropy weight
     starts at next to nothing and falls, so that values are those without an entropy term.
     """
-    from phimu.agents.presets import override, preset
+    from phimu.agents import preset
+    from phimu.settings import override
 
     changes = {
         "actor_sizes": (32,),
