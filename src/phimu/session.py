@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from phimu.data.logged import LoggedDataset
-from phimu.data.sets.opening import open_set
+from phimu.data.sets.opening import absolute, is_there, open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, NotFinite, Stopped
@@ -105,7 +105,8 @@ class Order:
 
     def facts(self) -> dict[str, Any]:
         """Of a session that carries it out."""
-        return {"steps": self.last_step} | ({} if self.data is None else {"data": self.data})
+        data = {} if self.data is None else {"data": absolute(self.data)}
+        return {"steps": self.last_step} | data
 
 
 def train(
@@ -156,11 +157,19 @@ def train(
     return directory
 
 
-def order_of(path: Path, steps: int | None = None) -> Order:
-    """What brings the run in a directory on: to where its last session was to end, or `steps`."""
-    config, data = load_config(path), data_of(path)
+def order_of(path: Path, steps: int | None = None, data: str | None = None) -> Order:
+    """What brings the run in a directory on: to where its last session was to end, or `steps`.
+
+    `data` is where its logged data is now, if not where it was.
+    """
+    config = load_config(path)
+    if config.dataset is None and data is not None:
+        raise InputError(f"{path} was trained in {config.task}, not on data: leave --data out.")
     if config.dataset is not None and data is None:
-        raise InputError(f"{path} does not say where its data is: use phimu train with --run-dir.")
+        data = data_of(path)
+        if data is None or not is_there(data):
+            where = "an unknown place" if data is None else f"{data}, which is not there"
+            raise InputError(f"{path} learned from {where}: say where its data is with --data.")
     if steps is None:
         last = (sessions(path) or [{}])[-1]
         if "steps" not in last:

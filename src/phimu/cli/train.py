@@ -64,6 +64,7 @@ def resume(arguments: list[str]) -> None:
     def run(
         run: Annotated[Path, tyro.conf.Positional],
         steps: int | None = None,
+        data: str | None = None,
         quiet: bool = False,
         threads: Annotated[int | None, tyro.conf.arg(help=THREADS)] = None,
     ) -> None:
@@ -72,10 +73,11 @@ def resume(arguments: list[str]) -> None:
         Args:
             run: a run directory of phimu train or phimu study.
             steps: train to this many steps instead; on logged data updates of the policy.
+            data: where its logged data is now, if it was moved.
             quiet: print nothing while training.
         """
         del threads  # they were set before anything was imported
-        print(train(order_of(run, steps), Output(run_dir=run, quiet=quiet)).path)
+        print(train(order_of(run, steps, data), Output(run_dir=run, quiet=quiet)).path)
 
     call(run, arguments, "phimu resume")
 

@@ -53,6 +53,23 @@ def is_source(text: str) -> bool:
     return (bool(colon) and word in LAYOUTS) or Path(text).suffix in SUFFIXES
 
 
+def is_there(source: str) -> bool:
+    """Whether there is something to open."""
+    try:
+        layout, place = _layout(source)
+        return find_minari(place).is_dir() if layout == "minari" else Path(place).is_file()
+    except InputError:
+        return False
+
+
+def absolute(source: str) -> str:
+    """The same from wherever it is read again; a set that Minari finds by its id stays one."""
+    word, colon, rest = source.partition(":")
+    if colon and word in LAYOUTS:
+        return f"{word}:{Path(rest).absolute()}" if Path(rest).exists() else source
+    return str(Path(source).absolute()) if Path(source).exists() else source
+
+
 def _layout(source: str) -> tuple[str, str]:
     word, colon, rest = source.partition(":")
     if colon and word in LAYOUTS:
