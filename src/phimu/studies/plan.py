@@ -68,11 +68,11 @@ class Run:
 
         One that is there stays; where its data is now, if that has moved, is added to it.
         """
-        order = self.order
+        order, facts = self.order, self.order.facts()
         with contextlib.suppress(Busy), locked(self.path, lambda _: None):
-            if not sessions(self.path) or data_of(self.path) != order.data:
+            if not sessions(self.path) or data_of(self.path) != facts.get("data"):
                 config = order.config.to_json()
-                open_run(self.path, config, command_line(), order.facts(), order.about)
+                open_run(self.path, config, command_line(), facts, order.about)
 
     def next_command(self) -> list[str] | None:
         """The arguments of `phimu` that bring it on; None if it is finished."""
