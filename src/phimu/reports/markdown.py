@@ -54,7 +54,7 @@ def maze_grid(head: str, named: dict[str, list[Result]]) -> str:
 
 def maze_tidy(results: Sequence[Result]) -> str:
     """A line for each run and score."""
-    return _csv(
+    return csv_text(
         ("agent", "configuration", "seed", "score", "value"),
         (
             [run.agent, run.label, run.seed, score, run.maze[score]]
@@ -108,10 +108,10 @@ def _marks(found: Sequence[str], notes: Footnotes) -> str:
 
 def tidy(table: Table) -> str:
     """A line for each cell; those that were not run have no mean."""
-    return _csv(FIELDS, _tidy(table))
+    return csv_text(FIELDS, _tidy(table))
 
 
-def _csv(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([heads, *rows])
     return text.getvalue()
