@@ -44,7 +44,7 @@ def _maze(results: Sequence[Result]) -> tuple[str, str]:
         if name in run.maze
     ]
     text = f"### {STUDIES['maze'].title}\n\n{maze_grid('configuration', named)}"
-    return text, _csv(("agent", "configuration", "seed", "score", "value"), rows)
+    return text, csv_text(("agent", "configuration", "seed", "score", "value"), rows)
 
 
 def maze_grid(head: str, named: dict[str, list[Result]]) -> str:
@@ -109,10 +109,10 @@ def tidy(table: Table) -> str:
             detail, steps = cell.method or column.detail, cell.steps and cell.steps[0]
             notes = " ".join((*row.notes, *cell.notes))
             lines.append([*start, detail, cell.mean, cell.std, cell.seeds, steps, notes])
-    return _csv(FIELDS, lines)
+    return csv_text(FIELDS, lines)
 
 
-def _csv(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([heads, *rows])
     return text.getvalue()
