@@ -37,6 +37,7 @@ CHANGES: dict[str, Any] = {
     "behaviour_weight": 0.01,  # the best action of the set, and not its mean
     "bonus_scale": 0.02,  # enough to be computed, too little to matter
     "refresh_every": 7,  # not a multiple of the updates in a round
+    "covariance_sample": 64,  # fewer than the buffer holds, so always as many
 }
 LONG = 100, 600  # rounds of updates online, or updates of the policy: enough for the probe
 SHORT = 15, 60  # the same of the runs that are compared
