@@ -10,7 +10,11 @@ from phimu.agents import AGENTS
 
 SOURCE = Path(next(iter(phimu.__path__)))
 FILES = [
-    *(path for folder in ("training", "runs", "evaluation") for path in (SOURCE / folder).glob("*")),
+    *(
+        path
+        for folder in ("training", "runs", "evaluation")
+        for path in (SOURCE / folder).glob("*")
+    ),
     SOURCE / "session.py",
 ]
 ALLOWED = {"phimu.agents", "phimu.agents.protocol", "phimu.agents.schedule"}
@@ -69,7 +73,9 @@ def test_there_is_something_to_look_for():
     """The readers below see what they are to see."""
     assert {"ctrl-ucb-m", "sac", "Sac", "CtrlUcb", "CtrlUcbState", "Td3Bc"} <= NAMES
     assert len([path for path in FILES if path.suffix == ".py"]) > 20
-    text = "def f():\n    '''sac'''\n    from phimu.agents import sac\n    x.Sac if a == 'brac' else 1"
+    text = (
+        "def f():\n    '''sac'''\n    from phimu.agents import sac\n    x.Sac if a == 'brac' else 1"
+    )
     assert "phimu.agents.sac" in imported(ast.parse(text))
     assert words(ast.parse(text)) & NAMES == {"sac", "Sac", "brac"}
     assert words(ast.parse("'''sac'''\ndef f():\n    '''brac'''")) & NAMES == set()
