@@ -179,7 +179,7 @@ def test_what_the_directory_does_not_say_is_asked_for(tmp_path: Path, logged: Pa
     run = tmp_path / "offline"
     sizes.pop("learning_starts")
     Model(data, "td3-bc", **sizes).learn(5).save(run)
-    with pytest.raises(InputError, match="learned from an unknown place: say where .* --data"):
+    with pytest.raises(InputError, match=r"learned from an unknown place: say where .* --data"):
         order_of(run, 10)
 
 

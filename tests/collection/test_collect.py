@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from phimu.agents.sac import Sac
+from phimu.cli import main
 from phimu.collection import sets
 from phimu.collection.collect import collect, policy_of_run, replay_of_run
 from phimu.collection.dense_policy import from_acting, from_npz, random_actions
 from phimu.collection.sets import check_out, origin_of, save_set
+from phimu.data.sets.opening import open_set
 from phimu.data.sets.writing import Origin
 from phimu.environments.task import open_task
 from phimu.errors import InputError, Stopped
@@ -245,6 +247,38 @@ def test_the_policy_and_the_replay_of_a_run(tmp_path: Path, tiny) -> None:
         replay_of_run(config_of(run), saved, run.task.spec, until=10)
 
 
+class Still(Counting):
+    """Nothing ever changes: where an episode was cut cannot be seen in the observations."""
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple:
+        super().reset()
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple:
+        _, *rest = super().step(action)
+        return np.zeros(2, np.float32), *rest
+
+
+def test_data_replay_writes_the_flags_that_the_environment_gave(tmp_path: Path) -> None:
+    """Nothing is guessed; only the episode that was open ends with the dataset."""
+    gymnasium.register("Still-v0", Still, disable_env_checker=True)
+    run, out = tmp_path / "run", tmp_path / "replay.hdf5"
+    words = "train Still-v0 --agent sac --actor-sizes 4 --critic-width 4 --learning-starts 100"
+    words += " --buffer-size 30 --steps 40 --evaluate-every 0 --quiet --run-dir"
+    try:
+        assert main([*words.split(), str(run)]) == 0
+        assert main(["data", "replay", str(run), "--out", str(out)]) == 0
+    finally:
+        del gymnasium.registry["Still-v0"]
+    rows = open_set(out).transitions
+    # Episodes of 4 and 3 steps in turn; the buffer holds the steps from 10 on.
+    lengths, cut, ended = [4, 3] * 6, [], []
+    for number, last in enumerate(np.cumsum(lengths) - 1):
+        (ended if number % 2 else cut).append(int(last) - 10)
+    assert np.flatnonzero(rows.terminated).tolist() == [row for row in ended if 0 <= row < 30]
+    assert np.flatnonzero(rows.truncated).tolist() == [row for row in cut if 0 <= row < 30] + [29]
+
+
 def counted_set(tmp_path: Path) -> tuple[Path, Origin]:
     task = open_task(Counting())
     return tmp_path / "counted.hdf5", origin_of(task, tmp_path / "counted.hdf5", "")
@@ -293,6 +327,7 @@ from pathlib import Path
 import numpy as np
 from phimu.data.sets import writing
 from phimu.data.logged import Transitions
+from phimu.cli import main
 from phimu.collection import sets
 
 zeros = np.zeros((9, 1), np.float32)

@@ -9,6 +9,7 @@ import pytest
 
 from phimu.agents import learners, preset
 from phimu.agents.protocol import Feed
+from phimu.confidence import Elliptical
 from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
 from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate, returns_to_go, starts
@@ -128,6 +129,10 @@ def test_one_update_by_hand(data):
 @pytest.mark.parametrize("agent", learners(logged=True))
 def test_the_discount_is_the_agents_own(agent):
     assert discount_of(preset(agent, "small", logged=True).settings) == 0.99
+
+
+def test_without_a_discount_of_its_own_an_agent_is_given_one():
+    assert discount_of(Elliptical()) == FittedQ().discount
 
 
 def test_returns_to_go_are_those_of_each_episode(data):

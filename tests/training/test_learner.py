@@ -13,6 +13,7 @@ from phimu.agents.protocol import Drawn, Feed
 from phimu.agents.schedule import LOGGED, LOGGED_NORMALISED, Collection, Schedule
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import LoggedDataset, Transitions
+from phimu.data.replay import Replay
 from phimu.data.rows import split, width
 from phimu.environments.task import open_task
 from phimu.errors import NotFinite
@@ -144,6 +145,30 @@ def test_on_logged_data_the_first_update_that_is_not_finite_is_the_last_and_its_
     assert run.step == first + 1
     for name, column in draws[first]._asdict().items():
         np.testing.assert_array_equal(caught.value.arrays[name], column)
+
+
+@dataclass(frozen=True)
+class Beginning(Summing):
+    """Takes a row of the store as its action, once; the store is asked as `draw` asks it."""
+
+    def begin(self, phase: str, state: Summed, store: Any, normaliser: Any, rng: Any) -> tuple:
+        observation, _ = store.pairs(1, rng)
+        assert len(store.sample(rng).rows) == store.batch_size
+        return Summed(state.action + 100 + np.asarray(normaliser(observation[0]))), store
+
+
+def test_what_an_agent_begins_with_it_may_draw_from_either_store():
+    """The generator is that of the store: NumPy's on the host, a key on a device."""
+    replay = Replay(SPEC, 10, 0, 2)
+    data = a_set(np.arange(10, dtype=np.float32))
+    for row in zip(*data.transitions[:6], strict=True):
+        replay.add(*row)
+    for store in (replay, DeviceSet(data.transitions, SPEC, 2)):
+        learners = [Learner(Beginning(), SPEC, LOGGED, 0) for _ in range(3)]
+        for learner, step in zip(learners, (5, 5, 6), strict=True):
+            assert learner.begin("policy", store, step) is store
+            assert float(learner.state.agent.action[0]) in range(100, 110)
+        assert_equal(learners[0].state, learners[1].state)
 
 
 @pytest.mark.parametrize(("agent", "most"), [("sac", 32), ("ctrl-ucb-l", 3)])

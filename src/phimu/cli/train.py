@@ -108,8 +108,12 @@ def parse(arguments: list[str]) -> Any:
     name = peek(arguments, "--preset", "small")
     # A part that is chosen by name comes first: its own settings are flags too.
     parts = preset(agent, name, logged)
-    for each, value in _chosen(parts):
+    # One at a time, for each choice may bring others or take them away.
+    made: set[str] = set()
+    while left := [(each, value) for each, value in _chosen(parts) if each not in made]:
+        each, value = left[0]
         parts = override(parts, {each: peek(arguments, _flag(each), value)})
+        made.add(each)
     presets = "; ".join(f"{n}: {PRESETS.get(n, n)}" for n in _presets(agent, logged))
     own: list[Any] = [
         ("task", Annotated[str, tyro.conf.Positional, DATA if logged else TASK]),

@@ -153,8 +153,9 @@ def estimate(
 
 
 def discount_of(settings: Any) -> float:
-    """The agent's own, in whichever part of its settings it is."""
-    return next(value for field, value in walk(settings) if field.name == "discount")
+    """The agent's own, in whichever part of its settings it is; if it has none, FittedQ's."""
+    own = (value for field, value in walk(settings) if field.name == "discount")
+    return next(own, FittedQ.discount)
 
 
 def starts(rows: Transitions) -> np.ndarray:

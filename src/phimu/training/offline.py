@@ -168,7 +168,9 @@ def _estimates(agent: Any, state: LearnerState, acting: Acting, data: DeviceSet)
     batch = split(data.rows[index], data.spec)
     action = acting.act(batch.observation, key(0, UPDATE, 0), True)
     seen = state.normaliser(batch.observation)
-    found = {"estimated_value": jnp.mean(agent.q_value(state.agent, seen, action))}
+    found = {}
+    if hasattr(agent, "q_value"):
+        found["estimated_value"] = jnp.mean(agent.q_value(state.agent, seen, action))
     if hasattr(agent, "penalty"):
         for name, taken in (("data", batch.action), ("policy", action)):
             found[f"penalty_{name}"] = jnp.mean(agent.penalty(state.agent, seen, taken))
