@@ -8,7 +8,7 @@ import pytest
 
 from phimu.agents import AGENTS, PRESETS, learners, preset, protocol
 from phimu.agents.protocol import Phase
-from phimu.agents.schedule import Collection, Preset, Schedule
+from phimu.agents.schedule import LOGGED, Collection, Preset, Schedule
 from phimu.errors import InputError
 from phimu.planning.behaviour import Regularisation
 from phimu.planning.soft_actor_critic import SoftActorCritic
@@ -201,6 +201,36 @@ def test_names_of_settings_are_unique(agent, logged, name):
     flags = set(names(chosen))
     assert [field for field, count in counts.items() if count > 1 and field in flags] == []
     assert len(names(chosen)) == len(flags)
+
+
+PEERS = {  # the paper's methods and what they are compared with, preset by preset
+    False: ("ctrl-ucb-m", "ctrl-ucb-l", "sac"),
+    True: ("ctrl-lcb", "brac", "cpc", "td3-bc", "sac"),
+}
+
+
+@pytest.mark.parametrize("logged", [False, True])
+def test_methods_and_their_baselines_have_the_same_presets(logged):
+    of_each = [list(AGENTS[agent].presets(logged)) for agent in PEERS[logged]]
+    assert of_each == [of_each[0]] * len(of_each)
+    assert set(of_each[0]) == (
+        set(PRESETS) - {"paper-d4rl"} if not logged else {"paper-d4rl", "small"}
+    )
+
+
+@pytest.mark.parametrize("agent", PEERS[True])
+def test_peers_on_logged_data_have_one_schedule(agent):
+    """But for normalised observations, which were the agent's own setting once."""
+    for _, schedule in AGENTS[agent].presets(logged=True).values():
+        assert dataclasses.replace(schedule, normalise_observations=False) == LOGGED
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_all_presets_of_an_agent_are_of_one_class(agent):
+    """A stored configuration is read back as that class."""
+    for logged in (False, True):
+        kinds = {type(preset.settings) for preset in AGENTS[agent].presets(logged).values()}
+        assert len(kinds) <= 1
 
 
 def test_every_preset_has_a_text_and_every_agent_a_summary():
