@@ -73,5 +73,10 @@ def test_hash_is_stable_and_ignores_order() -> None:
 def test_differences_are_dotted() -> None:
     a = {"x": 1, "y": {"z": 2, "w": [1]}, "only_a": None, "same": "s"}
     b = {"x": 1.5, "y": {"z": 3, "w": [1]}, "only_b": {}, "same": "s"}
-    assert differences(a, b) == ["only_a", "only_b", "x", "y.z"]
-    assert differences(a, a) == []
+    assert list(differences(a, b)) == [
+        ("only_a", "null", "(absent)"),
+        ("only_b", "(absent)", "{}"),
+        ("x", "1", "1.5"),
+        ("y.z", "2", "3"),
+    ]
+    assert list(differences(a, a)) == []

@@ -1,6 +1,6 @@
 """What a run is: the configuration that names its directory."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,18 +84,11 @@ def load_config(path: Path) -> RunConfig:
     """The configuration of the run in a directory."""
     stored = read_config(path)
     try:
-        agent, logged = stored["agent"], "dataset" in stored
-        presets = learners(logged)[agent].presets(logged)
+        logged = "dataset" in stored
+        presets = learners(logged)[stored["agent"]].presets(logged)
         kind = type(next(iter(presets.values())).settings)
-        return RunConfig(
-            task=stored["task"],
-            agent=agent,
-            settings=from_json(kind, stored["settings"]),
-            schedule=from_json(Schedule, stored["schedule"]),
-            seed=stored["seed"],
-            task_options=stored["task_options"],
-            dataset=from_json(Dataset, stored["dataset"]) if logged else None,
-        )
+        config: RunConfig = from_json(RunConfig, stored)
+        return replace(config, settings=from_json(kind, config.settings))
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}/config.json was written by another version of phimu ({error})."
