@@ -26,7 +26,7 @@ MDP = models.random_low_rank(OBSERVATIONS, ACTIONS, DIM, seed=1)
 
 def table(logits, base_measure):
     """A number for each (s, a, s'), normalised: phi = e_(s,a) and all mu that sum to one."""
-    return jax.nn.log_softmax(logits, axis=2) - jnp.log(base_measure)
+    return jax.nn.log_softmax(logits, axis=2) - jnp.log(base_measure)[None, None]
 
 
 def sampled(negatives, size=1_000, seed=0):

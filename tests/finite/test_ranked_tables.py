@@ -19,7 +19,7 @@ def mdp():
 
 def table(logits, base_measure):
     """A number for each (s, a, s'), normalised: phi = e_(s,a) and all mu that sum to one."""
-    return jax.nn.log_softmax(logits, axis=2) - jnp.log(base_measure)
+    return jax.nn.log_softmax(logits, axis=2) - jnp.log(base_measure)[None, None]
 
 
 def by_updates(sample, mdp, rounds):
