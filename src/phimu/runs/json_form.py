@@ -85,8 +85,8 @@ def differences(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[str, str
     """Fields that differ or that one side lacks, sorted: their dotted name and both as JSON."""
     for name in sorted(a.keys() | b.keys()):
         if isinstance(a.get(name), dict) and isinstance(b.get(name), dict):
-            for inner, *values in differences(a[name], b[name]):
-                yield f"{name}.{inner}", *values
+            for inner, there, here in differences(a[name], b[name]):
+                yield f"{name}.{inner}", there, here
         elif name not in a or name not in b or a[name] != b[name]:
             there, here = (json.dumps(x[name]) if name in x else "(absent)" for x in (a, b))
             yield name, there, here
