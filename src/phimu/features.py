@@ -104,22 +104,16 @@ def learn_features(
         raise InputError(
             f"next_observation has {next_width} columns: give {width}, as observation has."
         )
-    if reward is None:
-        reward = np.zeros(len(observation), np.float32)
-    data = Batch(
-        **arrays,
-        reward=_checked("reward", reward, len(observation), ndim=1),
-        terminated=np.zeros(len(observation), np.float32),
-        truncated=np.zeros(len(observation), np.float32),
-    )
+    zeros = np.zeros(len(observation), np.float32)
+    rewards = zeros if reward is None else _checked("reward", reward, len(observation), ndim=1)
+    data = Batch(**arrays, reward=rewards, terminated=zeros, truncated=zeros)
     if settings.noise.random_share:
         raise InputError(
             f"random_share is {settings.noise.random_share}: arrays have no random trajectories "
             "apart from them; give 0."
         )
     spec = Spec(data.observation.shape[1], data.action.shape[1])
-    state = settings.init(spec, jax.random.PRNGKey(seed))
-    state = jax.tree.map(jnp.copy, state)
+    state = jax.tree.map(jnp.copy, settings.init(spec, jax.random.PRNGKey(seed)))
     normaliser = RunningNormaliser(spec.observation_dim).include(jnp.asarray(data.observation))
     rng = np.random.default_rng(seed)
     metrics: dict[str, Any] = {}

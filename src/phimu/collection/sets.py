@@ -1,4 +1,4 @@
-"""Offline sets on disk: a set stands under its name when it is whole, and not before."""
+"""Datasets on disk: one stands under its name when it is whole, and not before."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ Layout = Literal["d4rl", "minari"]
 
 
 def check_out(out: Path, layout: Layout) -> None:
-    """Whether a set can be written there, asked before it is collected."""
+    """Whether a dataset can be written there, asked before it is collected."""
     if layout not in get_args(Layout):
         raise InputError(f"layout is {layout!r}: choose {' or '.join(get_args(Layout))}.")
     if layout == "d4rl" and out.suffix not in (".hdf5", ".h5"):
@@ -39,13 +39,13 @@ def env_spec(task: Task) -> str | None:
 
 
 def origin_of(task: Task, out: Path, policy: str, seed: int | None = None) -> Origin:
-    """What a set of this task, written as `out`, says of itself."""
+    """What a dataset of this task, written as `out`, says of itself."""
     low, high = task.action_low, task.action_high
     return Origin(task.name, out.stem, policy, low, high, seed, env_spec(task))
 
 
 def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origin]:
-    """The transitions of sets of one task, one set after the other."""
+    """The transitions of datasets of one task, one dataset after the other."""
     if len(sets) < 2:
         raise InputError(f"{len(sets)} sets cannot be joined: name at least two.")
     first = sets[0]
@@ -72,18 +72,17 @@ def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origi
 
 
 def _range(data: LoggedDataset) -> tuple[list[float], list[float]]:
-    """What -1 and 1 mean; themselves where the set does not say."""
-    ends = np.full((2, data.spec.action_dim), [[-1.0], [1.0]])
-    for number, end in enumerate((data.action_low, data.action_high)):
-        if end is not None:
-            ends[number] = end
-    return ends[0].tolist(), ends[1].tolist()
+    """What -1 and 1 mean; themselves where the dataset does not say."""
+    ends = ((data.action_low, -1.0), (data.action_high, 1.0))
+    size = data.spec.action_dim
+    low, high = ([unit] * size if end is None else end.tolist() for end, unit in ends)
+    return low, high
 
 
 def save_set(
     out: Path, transitions: Transitions, origin: Origin, layout: Layout, compress: bool = False
 ) -> str:
-    """Write a set; the sha256 of its HDF5 file, which in D4RL's layout also stands beside it."""
+    """Write a dataset; the sha256 of its HDF5 file, in D4RL's layout also written beside it."""
     check_out(out, layout)
     write = write_d4rl if layout == "d4rl" else write_minari
     with _aside(out) as aside:

@@ -25,7 +25,6 @@ def film(
     out: Path, task_id: str, options: dict[str, Any], task: Task, policy: Act, seed: int
 ) -> None:
     """The first episode that `evaluate` runs under this seed, in `task`, which the id opened."""
-    check_video(out)
     first = episode_seeds(seed, 1)[0]
     actions: list[np.ndarray] = []
 

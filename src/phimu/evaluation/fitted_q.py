@@ -45,7 +45,7 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class FittedQ:
-    """How Q of an agent's policy is fitted to a set."""
+    """How Q of an agent's policy is fitted to a dataset."""
 
     discount: float = 0.99
     deterministic: bool = True

@@ -17,7 +17,7 @@ from phimu.types import Spec
 
 @dataclass(frozen=True)
 class Dataset:
-    """What an offline run remembers of its set: its content, not where its file lay."""
+    """What an offline run remembers of its dataset: its content, not where its file lay."""
 
     layout: str
     sha256: str
@@ -54,7 +54,7 @@ class RunConfig:
     """What a run is. Its directory is named after all of it but the seed."""
 
     task: str
-    """A Gymnasium id; offline the name of the set."""
+    """A Gymnasium id; offline the name of the dataset."""
     agent: str
     settings: Any
     """Of the agent: a frozen dataclass."""
