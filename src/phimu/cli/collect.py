@@ -5,7 +5,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -100,34 +100,30 @@ def collect(
     """
     del threads  # they were set before anything was imported
     check_out(target.out, target.layout)
-    actor = _actor(task, policy, mode, task_options(option))
+    opened, actor, words = _actor(task, policy, mode, task_options(option))
     began = time.perf_counter()
     with Progress(steps, 0, quiet) as progress, stop_requests() as stop:
-        progress.line(f"Collecting {target.out}: {actor.words}")
+        progress.line(f"Collecting {target.out}: {words}")
         try:
-            rows = run_policy(actor.task, actor.policy, steps, seed, progress, stop)
+            rows = run_policy(opened, actor, steps, seed, progress, stop)
         except Stopped as stopped:
             raise Stopped(stopped.number, "nothing was written.") from None
         speed = steps / (time.perf_counter() - began)
-        facts = target.save(rows, origin_of(actor.task, target.out, actor.words, seed))
-    actor.task.close()
+        facts = target.save(rows, origin_of(opened, target.out, words, seed))
+    opened.close()
     print(json.dumps(facts | {"steps_per_second": round(speed, 1)}))
 
 
-class _Actor(NamedTuple):
-    task: Task
-    policy: SamplingPolicy
-    words: str
-
-
-def _actor(task_id: str, policy: str, mode: bool, options: dict[str, Any]) -> _Actor:
+def _actor(
+    task_id: str, policy: str, mode: bool, options: dict[str, Any]
+) -> tuple[Task, SamplingPolicy, str]:
     """The task, who acts in it, and who that is in words."""
     path = Path(policy)
     if policy == "random":
         if mode:
             raise InputError("mode is for trained policies: random actions have none.")
         task = open_task(task_id, **options)
-        return _Actor(task, random_actions(task.spec), "uniformly random actions")
+        return task, random_actions(task.spec), "uniformly random actions"
     if path.is_dir():
         config = load_config(path)
         saved = checkpoint.load_last(path, _say)
@@ -147,7 +143,7 @@ def _actor(task_id: str, policy: str, mode: bool, options: dict[str, Any]) -> _A
         words = f"{path.name} with sha256 {fingerprint(path)['sha256']}"
     samples = dense.log_std is not None and not mode
     how = "sampled actions" if samples else "mode actions"
-    return _Actor(task, dense.mode if mode else dense, f"{words}, {how}")
+    return task, dense.mode if mode else dense, f"{words}, {how}"
 
 
 @command("phimu data join", tyro.conf.OmitArgPrefixes)

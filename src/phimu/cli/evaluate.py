@@ -1,6 +1,8 @@
 """What a run has learned: `phimu evaluate`, `phimu probe` and `phimu data penalty`."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -66,9 +68,7 @@ def main(
         name, options = run, task_options(option)
         task = open_task(name, **options)
         facts: dict[str, Any] = {"task": name, "agent": "random"}
-
-        def chosen() -> Act:
-            return random_policy(task.spec.action_dim, seed)
+        chosen: Callable[[], Act] = partial(random_policy, task.spec.action_dim, seed)
     else:
         if option:
             raise InputError("option is for --policy random: a run has the options of its own.")

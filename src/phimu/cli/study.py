@@ -19,8 +19,8 @@ from phimu.runs.progress import duration, number
 from phimu.runs.stopping import stop_requests
 from phimu.studies.cost import Estimate, estimate, read_bench, shared_out
 from phimu.studies.live_table import LiveTable
-from phimu.studies.local import Process
 from phimu.studies.plan import Run, expand, find_study, narrow
+from phimu.studies.processes import Process
 from phimu.studies.runner import Job, Start, carry_out
 from phimu.studies.tables import STUDIES, TASK_TITLES
 from phimu.training.threads import cores
