@@ -18,10 +18,9 @@ from phimu.runs.stopping import Stop
 from phimu.session import Order
 from phimu.studies import runner
 from phimu.studies.live_table import LiveTable, summary, table
-from phimu.studies.local import Process
 from phimu.studies.plan import Run
-from phimu.studies.runner import End, Job, carry_out
-from phimu.studies.worker import GONE
+from phimu.studies.processes import GONE, End, Process
+from phimu.studies.runner import Job, carry_out
 
 STEPS = 100
 KILLED, BUSY, INPUT, GOOD = End(-9, ""), End(75, "busy"), End(2, "x is 1: give 2."), End(0, "")
@@ -208,6 +207,6 @@ def test_a_process_ends_with_its_code_and_last_words() -> None:
 
 
 def test_a_process_without_its_parent_does_not_begin() -> None:
-    stray = [sys.executable, "-m", "phimu.studies.worker", "1", "frobnicate"]
+    stray = [sys.executable, "-m", "phimu.studies.processes", "1", "frobnicate"]
     done = subprocess.run(stray, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, f"{GONE}\n")

@@ -20,16 +20,16 @@ COMMANDS = {
     "resume": Command("train", "resume", "continue a run from its directory"),
     "study": Command("study", "main", "run a table, figure or ablation of the paper; it resumes"),
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
-    "probe": Command("probe", "main", "say what is linear in a run's phi"),
-    "plot": Command("pictures", "plot", "draw the learning curves of runs"),
+    "probe": Command("evaluate", "probe", "say what is linear in a run's phi"),
+    "plot": Command("report", "plot", "draw the learning curves of runs"),
     "report": Command("report", "main", "one page of runs beside what was published"),
-    "heatmap": Command("pictures", "heatmap", "draw and score a maze run's learned transition"),
+    "heatmap": Command("maze", "heatmap", "draw and score a maze run's learned transition"),
     "data": Command("data", "main", "logged transitions: check them, say what they hold"),
-    "tasks": Command("tasks", "main", "list tasks with sizes and published scores, or draw them"),
-    "agents": Command("agents", "main", "list agents and presets"),
+    "tasks": Command("lists", "tasks", "list tasks with sizes and published scores, or draw them"),
+    "agents": Command("lists", "agents", "list agents and presets"),
     "bench": Command("bench", "main", "measure speed, as ratios within one run"),
     "theory": Command("theory", "main", "the paper's theory, run on finite MDPs"),
-    "demo": Command("demo", "main", "the paper's first figure, in about five minutes"),
+    "demo": Command("maze", "demo", "the paper's first figure, in about five minutes"),
 }
 
 USAGE = """\

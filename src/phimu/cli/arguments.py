@@ -1,12 +1,13 @@
-"""Arguments by tyro, whose complaints become one sentence like any other bad input's."""
+"""Arguments by tyro, whose complaints become one sentence like any other bad input's; tables."""
 
 import contextlib
 import functools
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tyro
+from rich.table import Table
 
 from phimu.errors import InputError
 
@@ -14,6 +15,11 @@ THREADS = (
     "how many JAX and BLAS use; by default OMP_NUM_THREADS, or else as many as there are cores. "
     "Give 1 to each of two runs side by side. Another number rounds otherwise"
 )
+
+
+def command(prog: str, *config: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a function with these arguments take those of a command line instead."""
+    return lambda function: functools.partial(call, function, prog=prog, config=config)
 
 
 def call(
@@ -49,3 +55,15 @@ def _sentence(box: str) -> str:
     rows = [row.strip("│ ") for row in box.splitlines()[1:]]
     parts = " ".join(row if row.strip("─-╰╯") else "\n" for row in rows).split("\n")
     return "; ".join(part.strip() for part in parts if part.strip())
+
+
+def plain_table(
+    left: Iterable[str], rows: Iterable[Iterable[str]], right: Iterable[str] = ()
+) -> Table:
+    """No lines, only columns; those of `right` come last and are aligned to the right."""
+    table = Table(*left, box=None, pad_edge=False)
+    for title in right:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -8,7 +8,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from phimu.cli.arguments import call
+from phimu.cli.arguments import command, plain_table
 from phimu.errors import InputError
 from phimu.runs.files import write_atomically
 from phimu.speed import environments, loop, offline, updates
@@ -18,11 +18,8 @@ from phimu.training.threads import threads_in_use
 PLAIN = ["updates", "loop", "environments"]  # without a flag
 
 
-def main(arguments: list[str]) -> None:
-    call(_run, arguments, "phimu bench", [tyro.conf.FlagCreatePairsOff])
-
-
-def _run(
+@command("phimu bench", tyro.conf.FlagCreatePairsOff)
+def main(
     environments_only: Annotated[bool, tyro.conf.arg(name="environments")] = False,
     offline_only: Annotated[bool, tyro.conf.arg(name="offline")] = False,
     rounds: int = 9,
@@ -38,19 +35,15 @@ def _run(
 
     Args:
         environments_only: tasks against bare bodies, in a minute.
-        offline_only: updates on logged data: CTRL-LCB's planner with phi of the whole set computed
-            once against phi computed for each batch; on one thread. A round takes about two
-            minutes.
+        offline_only: updates on logged data: CTRL-LCB's planner with phi of all rows computed once
+            against phi computed for each batch; on one thread. A round takes about two minutes.
         rounds: how often each thing is timed; the quickest round counts, of tasks the median ratio.
         steps: environment steps in a round; with --offline, updates.
         json_file: also write the numbers into this file.
     """
     if min(rounds, steps) < 1:
         raise InputError(f"rounds is {rounds} and steps is {steps}: give at least 1 of each.")
-    flags = {
-        "environments": environments_only,
-        "offline": offline_only,
-    }
+    flags = {"environments": environments_only, "offline": offline_only}
     plain: dict[str, Any] = {"threads": threads_in_use()}
     for part in [name for name, asked in flags.items() if asked] or PLAIN:
         found = _measure(part, rounds, steps)
@@ -75,12 +68,8 @@ def _measure(part: str, rounds: int, steps: int) -> list[Any]:
 
 def as_table(rows: list[Any]) -> Table:
     """Rows of one NamedTuple, a column per field."""
-    table = Table(box=None, pad_edge=False)
-    for name in rows[0]._fields:
-        table.add_column(name.replace("_", " "))
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    return table
+    titles = [name.replace("_", " ") for name in rows[0]._fields]
+    return plain_table(titles, (map(_cell, row) for row in rows))
 
 
 def _cell(value: Any) -> str:

@@ -1,16 +1,16 @@
-"""`phimu data collect`, `join` and `replay`: offline sets from policies, from sets, from runs."""
+"""`phimu data collect`, `join` and `replay`: datasets from policies, from others, from runs."""
 
 import json
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
 
-from phimu.cli.arguments import THREADS, call
+from phimu.cli.arguments import THREADS, command
 from phimu.cli.train import task_options
 from phimu.collection.collect import collect as run_policy
 from phimu.collection.collect import policy_of_run, replay_of_run
@@ -19,6 +19,7 @@ from phimu.collection.sets import Layout, check_out, env_spec, joined, origin_of
 from phimu.data.logged import Transitions
 from phimu.data.sets.opening import open_set
 from phimu.data.sets.scores import normalised_score
+from phimu.data.sets.writing import Origin
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, Stopped
 from phimu.runs import checkpoint
@@ -27,48 +28,54 @@ from phimu.runs.files import fingerprint
 from phimu.runs.progress import Progress
 from phimu.runs.stopping import stop_requests
 
-OUT = tyro.conf.arg(
-    help="the .hdf5 file to write, with its checksum as FILE.sha256 beside it; with --layout "
-    "minari a directory. What exists is never overwritten"
-)
-LAYOUT = tyro.conf.arg(
-    help="d4rl: one HDF5 file with the columns of D4RL's v2 sets; minari: a directory that Minari "
-    "loads"
-)
-GZIP = tyro.conf.arg(help="compress: smaller, and slower to write and to read")
+
+@dataclass(frozen=True)
+class Target:
+    """Where a dataset goes."""
+
+    out: Path
+    """The .hdf5 file to write, with its checksum as FILE.sha256 beside it; with --layout minari a
+    directory. What exists is never overwritten."""
+    layout: Layout = "d4rl"
+    """d4rl: one HDF5 file with the columns of D4RL's v2 datasets; minari: a directory that Minari
+    loads."""
+    gzip: bool = False
+    """Compress: smaller, and slower to write and to read."""
+
+    def save(self, rows: Transitions, origin: Origin) -> dict[str, Any]:
+        """Write it; what is in it, for the line of JSON that is printed."""
+        digest = save_set(self.out, rows, origin, self.layout, self.gzip)
+        returns = np.bincount(rows.episode, rows.reward)
+        mean = float(returns.mean())
+        return {
+            "out": str(self.out),
+            "steps": len(rows.reward),
+            "episodes": len(returns),
+            "return": mean,
+            "return_std": float(returns.std()),
+            "score": None if origin.task is None else normalised_score(origin.task, mean),
+            "sha256": digest,
+        }
 
 
-def collect(arguments: list[str]) -> None:
-    call(_collect, arguments, "phimu data collect")
-
-
-def join(arguments: list[str]) -> None:
-    call(_join, arguments, "phimu data join")
-
-
-def replay(arguments: list[str]) -> None:
-    call(_replay, arguments, "phimu data replay")
-
-
-def _collect(
+@command("phimu data collect", tyro.conf.OmitArgPrefixes)
+def collect(
     task: Annotated[str, tyro.conf.Positional],
     policy: str,
     steps: int,
-    out: Annotated[Path, OUT],
+    target: Target,
     seed: int = 0,
     mode: bool = False,
     option: tuple[str, ...] = (),
-    layout: Annotated[Layout, LAYOUT] = "d4rl",
-    gzip: Annotated[bool, GZIP] = False,
     quiet: bool = False,
     threads: Annotated[int | None, tyro.conf.arg(help=THREADS)] = None,
 ) -> None:
-    """Run a policy and write what it did as an offline set.
+    """Run a policy and write what it did as a dataset.
 
     Prints one line of JSON: steps, episodes, mean and standard deviation of their returns,
     D4RL's normalised score where the task has one, sha256, steps per second.
 
-    The kinds of set that D4RL has, from runs of your own:
+    The kinds of dataset that D4RL has, from runs of your own:
 
     medium: stop `phimu train Hopper-v4 --agent sac --run-dir sac` at about a third of an expert's
     return, then `phimu data collect Hopper-v4 --policy sac --steps 1000000 --out medium.hdf5`.
@@ -92,36 +99,31 @@ def _collect(
         quiet: show no progress.
     """
     del threads  # they were set before anything was imported
-    check_out(out, layout)
-    actor = _actor(task, policy, mode, task_options(option))
+    check_out(target.out, target.layout)
+    opened, actor, words = _actor(task, policy, mode, task_options(option))
     began = time.perf_counter()
     with Progress(steps, 0, quiet) as progress, stop_requests() as stop:
-        progress.line(f"Collecting {out}: {actor.words}")
+        progress.line(f"Collecting {target.out}: {words}")
         try:
-            rows = run_policy(actor.task, actor.policy, steps, seed, progress, stop)
+            rows = run_policy(opened, actor, steps, seed, progress, stop)
         except Stopped as stopped:
             raise Stopped(stopped.number, "nothing was written.") from None
         speed = steps / (time.perf_counter() - began)
-        origin = origin_of(actor.task, out, actor.words, seed)
-        digest = save_set(out, rows, origin, layout, gzip)
-    actor.task.close()
-    _report(out, rows, origin.task, digest, steps_per_second=round(speed, 1))
+        facts = target.save(rows, origin_of(opened, target.out, words, seed))
+    opened.close()
+    print(json.dumps(facts | {"steps_per_second": round(speed, 1)}))
 
 
-class _Actor(NamedTuple):
-    task: Task
-    policy: SamplingPolicy
-    words: str
-
-
-def _actor(task_id: str, policy: str, mode: bool, options: dict[str, Any]) -> _Actor:
+def _actor(
+    task_id: str, policy: str, mode: bool, options: dict[str, Any]
+) -> tuple[Task, SamplingPolicy, str]:
     """The task, who acts in it, and who that is in words."""
     path = Path(policy)
     if policy == "random":
         if mode:
             raise InputError("mode is for trained policies: random actions have none.")
         task = open_task(task_id, **options)
-        return _Actor(task, random_actions(task.spec), "uniformly random actions")
+        return task, random_actions(task.spec), "uniformly random actions"
     if path.is_dir():
         config = load_config(path)
         saved = checkpoint.load_last(path, _say)
@@ -141,73 +143,47 @@ def _actor(task_id: str, policy: str, mode: bool, options: dict[str, Any]) -> _A
         words = f"{path.name} with sha256 {fingerprint(path)['sha256']}"
     samples = dense.log_std is not None and not mode
     how = "sampled actions" if samples else "mode actions"
-    return _Actor(task, dense.mode if mode else dense, f"{words}, {how}")
+    return task, dense.mode if mode else dense, f"{words}, {how}"
 
 
-def _join(
-    sets: Annotated[tuple[str, ...], tyro.conf.Positional],
-    out: Annotated[Path, OUT],
-    layout: Annotated[Layout, LAYOUT] = "d4rl",
-    gzip: Annotated[bool, GZIP] = False,
-) -> None:
-    """Write several sets of one task as one, one after the other.
+@command("phimu data join", tyro.conf.OmitArgPrefixes)
+def join(sets: Annotated[tuple[str, ...], tyro.conf.Positional], target: Target) -> None:
+    """Write several datasets of one task as one, one after the other.
 
     `phimu data join medium.hdf5 expert.hdf5 --out medium_expert.hdf5` is D4RL's medium-expert.
-    Prints one line of JSON: steps, episodes, mean and standard deviation of their returns,
-    D4RL's normalised score where the task has one, sha256.
+    Prints one line of JSON, as collect does.
 
     Args:
         sets: two or more, each as any other command takes it.
     """
-    check_out(out, layout)
-    rows, origin = joined([open_set(name) for name in sets], out)
-    if layout == "minari" and origin.task is not None:  # whose metadata describe the environment
+    check_out(target.out, target.layout)
+    rows, origin = joined([open_set(name) for name in sets], target.out)
+    if target.layout == "minari" and origin.task is not None:  # its metadata have the environment
         origin = replace(origin, env_spec=env_spec(open_task(origin.task)))
-    digest = save_set(out, rows, origin, layout, gzip)
-    _report(out, rows, origin.task, digest)
+    print(json.dumps(target.save(rows, origin)))
 
 
-def _replay(
-    run: Annotated[Path, tyro.conf.Positional],
-    out: Annotated[Path, OUT],
-    until: int | None = None,
-    layout: Annotated[Layout, LAYOUT] = "d4rl",
-    gzip: Annotated[bool, GZIP] = False,
+@command("phimu data replay", tyro.conf.OmitArgPrefixes)
+def replay(
+    run: Annotated[Path, tyro.conf.Positional], target: Target, until: int | None = None
 ) -> None:
-    """Write the replay buffer of a run's last checkpoint as an offline set (medium-replay).
+    """Write the replay buffer of a run's last checkpoint as a dataset (medium-replay).
 
-    Prints one line of JSON: steps, episodes, mean and standard deviation of their returns,
-    D4RL's normalised score where the task has one, sha256.
+    Prints one line of JSON, as collect does.
 
     Args:
         run: a run directory of phimu train.
         until: leave out what the run did after this step.
     """
-    check_out(out, layout)
+    check_out(target.out, target.layout)
     config = load_config(run)
     saved = checkpoint.load_last(run, _say)
     task = open_task(config.task, **config.task_options)
     rows = replay_of_run(config, saved, task.spec, until)
     end = saved.step if until is None else min(until, saved.step)
     words = f"replay buffer of {config.agent} on {config.task}, seed {config.seed}, to step {end}"
-    origin = origin_of(task, out, words)
-    digest = save_set(out, rows, origin, layout, gzip)
+    print(json.dumps(target.save(rows, origin_of(task, target.out, words))))
     task.close()
-    _report(out, rows, origin.task, digest)
-
-
-def _report(out: Path, rows: Transitions, task: str | None, digest: str, **more: float) -> None:
-    returns = np.bincount(rows.episode, rows.reward)
-    facts = {
-        "out": str(out),
-        "steps": len(rows.reward),
-        "episodes": len(returns),
-        "return": float(returns.mean()),
-        "return_std": float(returns.std()),
-        "score": None if task is None else normalised_score(task, float(returns.mean())),
-        "sha256": digest,
-    }
-    print(json.dumps(facts | more))
 
 
 def _say(text: str) -> None:

@@ -1,5 +1,6 @@
 """`phimu data`: logged transitions."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import numpy as np
 import tyro
 
 from phimu.cli import Command, dispatch
-from phimu.cli.arguments import call
+from phimu.cli.arguments import command
 from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import open_set
 from phimu.reports.dataset import CELLS, EDGE, Spread, Summary, summarise
@@ -17,7 +18,7 @@ SUBCOMMANDS = {
     "collect": Command("collect", "collect", "run a policy and write what it did as a dataset"),
     "join": Command("collect", "join", "write datasets of one task as one, such as medium-expert"),
     "replay": Command("collect", "replay", "write a run's replay buffer as a dataset"),
-    "penalty": Command("penalty", "main", "how a run's penalty grows away from its data"),
+    "penalty": Command("evaluate", "penalty", "how a run's penalty grows away from its data"),
 }
 
 USAGE = """\
@@ -29,7 +30,7 @@ Usage: phimu data SUBCOMMAND ...
 
 A dataset is one of
   hopper_medium.hdf5              D4RL's layout, v0 to v2, also as d4rl:FILE
-  minari:mujoco/hopper/medium-v0  a set in Minari's local directory, or minari:DIRECTORY
+  minari:mujoco/hopper/medium-v0  a dataset in Minari's local directory, or minari:DIRECTORY
   logged.npz                      arrays: observation, action, reward, terminated, and if there are
                                   any next_observation, truncated, episode, action_low, action_high
 
@@ -47,11 +48,8 @@ def main(arguments: list[str]) -> None:
     dispatch(arguments, SUBCOMMANDS, USAGE, "subcommand of data")
 
 
-def show(arguments: list[str]) -> None:
-    call(_show, arguments, "phimu data show")
-
-
-def _show(
+@command("phimu data show")
+def show(
     source: Annotated[str, tyro.conf.Positional],
     sha256: str | None = None,
     picture: Path | None = None,
@@ -60,7 +58,7 @@ def _show(
 ) -> None:
     """Read a dataset with every check that training makes, and say what it holds.
 
-    A set that is damaged or contradicts itself is refused with the file, the field and the row.
+    A dataset that is damaged or contradicts itself is refused with the file, the field and the row.
 
     Args:
         source: an .hdf5 of D4RL's layout, minari:ID or minari:DIRECTORY, or an .npz.
@@ -86,48 +84,32 @@ def _show(
         print(f"{'picture':<14}{picture}")
 
 
-def _lines(source: str, logged: LoggedDataset, found: Summary) -> list[tuple[str, str]]:
-    cover = found.coverage
-    shares = " ".join(f"{share:.2f}" for share in cover.action_shares)
-    lines = [
-        ("source", f"{source} ({logged.layout})"),
-        ("sha256", logged.sha256),
-        ("name", logged.name),
-        ("task", logged.task or "not known: name one to evaluate in"),
-        ("transitions", f"{found.transitions:,}"),
-        (
-            "episodes",
-            f"{found.episodes:,}: {found.terminated:,} terminated, {found.truncated:,} cut",
-        ),
-        ("return", _spread(found.returns)),
-        ("length", _spread(found.lengths)),
-        ("reward", _spread(found.rewards)),
-    ]
+def _lines(source: str, logged: LoggedDataset, found: Summary) -> Iterator[tuple[str, str]]:
+    yield "source", f"{source} ({logged.layout})"
+    yield "sha256", logged.sha256
+    yield "name", logged.name
+    yield "task", logged.task or "not known: name one to evaluate in"
+    yield "transitions", f"{found.transitions:,}"
+    ended = f"{found.terminated:,} terminated, {found.truncated:,} cut"
+    yield "episodes", f"{found.episodes:,}: {ended}"
+    yield "return", _spread(found.returns)
+    yield "length", _spread(found.lengths)
+    yield "reward", _spread(found.rewards)
     if found.score is not None:
-        score = (
-            f"{found.score:.1f}: the mean return, where D4RL's random policy has 0 and expert 100"
-        )
-        lines.append(("score", score))
-    lines += [
-        ("observations", _ranges(found.observations)),
-        (
-            "actions",
-            f"{_ranges(found.actions)}; {found.at_limits:.1%} of them beyond ±{EDGE:g}"
-            + _meaning(logged),
-        ),
-        (
-            "coverage",
-            f"{cover.dimensions:.1f} of {cover.of_dimensions} dimensions of (s, a): "
-            f"(sum l)^2 / sum l^2 of the eigenvalues l of its correlations",
-        ),
-        (
-            "",
-            f"{cover.cells:,.0f} of {CELLS * CELLS:,} cells of s: exp(entropy) of a grid over two "
-            f"principal components, ±3 standard deviations",
-        ),
-        ("", f"{shares} of each action's range: 1st to 99th percentile"),
-    ]
-    return lines + [("note" if i == 0 else "", note) for i, note in enumerate(logged.notes)]
+        scale = "the mean return, where D4RL's random policy has 0 and expert 100"
+        yield "score", f"{found.score:.1f}: {scale}"
+    yield "observations", _ranges(found.observations)
+    beyond = f"{found.at_limits:.1%} of them beyond ±{EDGE:g}"
+    yield "actions", f"{_ranges(found.actions)}; {beyond}{_meaning(logged)}"
+    cover = found.coverage
+    how = "(sum l)^2 / sum l^2 of the eigenvalues l of its correlations"
+    yield "coverage", f"{cover.dimensions:.1f} of {cover.of_dimensions} dimensions of (s, a): {how}"
+    how = "exp(entropy) of a grid over two principal components, ±3 standard deviations"
+    yield "", f"{cover.cells:,.0f} of {CELLS * CELLS:,} cells of s: {how}"
+    shares = " ".join(f"{share:.2f}" for share in cover.action_shares)
+    yield "", f"{shares} of each action's range: 1st to 99th percentile"
+    for index, note in enumerate(logged.notes):
+        yield "" if index else "note", note
 
 
 def _spread(values: Spread) -> str:

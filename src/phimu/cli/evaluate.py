@@ -1,16 +1,15 @@
-"""`phimu evaluate RUN`: episodes of a trained agent, or of random actions, and a film of one.
-
-With --data, estimates from logged transitions in place of episodes.
-"""
+"""What a run has learned: `phimu evaluate`, `phimu probe` and `phimu data penalty`."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 
-from phimu.cli.arguments import call
+from phimu.cli.arguments import command, plain_table
 from phimu.cli.train import task_options
 from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import open_set
@@ -19,18 +18,17 @@ from phimu.errors import InputError
 from phimu.evaluation.episodes import evaluate, random_policy
 from phimu.evaluation.film import check_video, film
 from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate
+from phimu.evaluation.probes import probe as linear_in_phi
 from phimu.runs.config import RunConfig
 from phimu.runs.progress import Progress
 from phimu.session import load_run
 from phimu.training.offline import OfflineRun
+from phimu.training.online import OnlineRun
 from phimu.types import Act
 
 
-def main(arguments: list[str]) -> None:
-    call(_run, arguments, "phimu evaluate")
-
-
-def _run(
+@command("phimu evaluate")
+def main(
     run: Annotated[str, tyro.conf.Positional],
     policy: Literal["mode", "random"] = "mode",
     episodes: int = 10,
@@ -70,9 +68,7 @@ def _run(
         name, options = run, task_options(option)
         task = open_task(name, **options)
         facts: dict[str, Any] = {"task": name, "agent": "random"}
-
-        def chosen() -> Act:
-            return random_policy(task.spec.action_dim, seed)
+        chosen: Callable[[], Act] = partial(random_policy, task.spec.action_dim, seed)
     else:
         if option:
             raise InputError("option is for --policy random: a run has the options of its own.")
@@ -96,7 +92,7 @@ def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]
     if count < 1:
         raise InputError(f"fqe-updates is {count}: give at least 1.")  # before the data is read
     logged = open_set(source)
-    config, run = run_on_data(path, logged)
+    config, run = _run_on_data(path, logged)
     fitted = FittedQ(discount_of(config.settings))
     with Progress(count, 0, console=Console(stderr=True)) as progress:
         found = estimate(
@@ -107,8 +103,8 @@ def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]
     return facts | found | penalties
 
 
-def run_on_data(path: Path, data: LoggedDataset) -> tuple[RunConfig, OfflineRun]:
-    """An offline run that has a policy, with a set to ask it about."""
+def _run_on_data(path: Path, data: LoggedDataset) -> tuple[RunConfig, OfflineRun]:
+    """An offline run that has a policy, with a dataset to ask it about."""
     config, run = load_run(path, data=data)
     if not isinstance(run, OfflineRun):
         raise InputError(
@@ -117,3 +113,68 @@ def run_on_data(path: Path, data: LoggedDataset) -> tuple[RunConfig, OfflineRun]
     if run.kind != "train":
         raise InputError(f"{path} has not begun to learn its policy: let it train on.")
     return config, run
+
+
+@command("phimu data penalty")
+def penalty(
+    run: Annotated[Path, tyro.conf.Positional],
+    data: str,
+    other: tuple[str, ...] = (),
+    picture: Path | None = None,
+    seed: int = 0,
+) -> None:
+    """Say how large the elliptical penalty of a run is on its data, and away from it.
+
+    Prints mean, median and 95 % quantile of the penalty on the data's pairs of state and action, on
+    its states with the policy's and with random actions, on the pairs of other datasets,
+    and on random states far off; and the ratio of each mean to that of the data.
+
+    Args:
+        run: a run directory of ctrl-lcb.
+        data: what it was trained on: d4rl:FILE, minari:ID or an .npz.
+        other: further datasets of the same task, such as another policy's.
+        picture: also draw the distributions into this PNG or SVG.
+        seed: of random actions and states.
+    """
+    from phimu.reports.figures import check_suffix
+    from phimu.reports.penalty import penalties, penalty_figure, table
+
+    if picture is not None:
+        check_suffix(picture)  # before the work
+    logged = open_set(data)
+    config, loaded = _run_on_data(run, logged)
+    others = {}
+    for source in other:
+        others[source] = open_set(source)
+        if others[source].spec != logged.spec:
+            raise InputError(
+                f"{source} has other sizes than {data}: name a dataset of the same task."
+            )
+    found = penalties(loaded, logged, others, seed)
+    titles = ("pairs", "mean", "median", "95 %", "x the data's")
+    rows = ([pairs, *(f"{number:.3g}" for number in numbers)] for pairs, *numbers in table(found))
+    Console(width=200).print(plain_table(titles, rows))
+    if picture is not None:
+        penalty_figure(picture, found, f"{config.task}, step {loaded.step:,}")
+        print(picture)
+
+
+@command("phimu probe")
+def probe(run: Annotated[Path, tyro.conf.Positional], rows: int = 30_000) -> None:
+    """Say how much of reward, action, state and its change is linear in a run's phi.
+
+    Prints one line of JSON: shares of variance on held-out transitions of the replay buffer (s in
+    units of its own deviation), how much of phi's distance another action makes, and how many
+    principal directions hold 99 % of phi's variance.
+
+    Args:
+        run: a run directory of an agent that has a phi.
+        rows: use the last so many transitions.
+    """
+    config, loaded = load_run(run)
+    if not isinstance(loaded, OnlineRun) or not hasattr(loaded.agent, "phi"):
+        raise InputError(f"{run} has no phi and replay buffer: name an online run of CTRL.")
+    learner = loaded.learner
+    found = linear_in_phi(lambda s, a: learner.query("phi", s, a), loaded.replay.latest(rows))
+    facts = {"task": config.task, "agent": config.agent, "step": loaded.step}
+    print(json.dumps(facts | {name: round(x, 4) for name, x in found._asdict().items()}))

@@ -1,12 +1,14 @@
-"""`phimu report RUNS -o report.html`: what was run, beside what was published."""
+"""`phimu plot` and `phimu report`: runs as curves, and beside what was published."""
 
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from phimu.cli.arguments import call
+from phimu.cli.arguments import command
 from phimu.errors import InputError
+from phimu.reports.curves import curves_of_runs
+from phimu.reports.figures import learning_curves
 from phimu.reports.fill import fill as fill_tables
 from phimu.reports.markdown import write_text
 from phimu.reports.page import page
@@ -14,11 +16,27 @@ from phimu.reports.rows import gather
 from phimu.runs.files import write_atomically
 
 
-def main(arguments: list[str]) -> None:
-    call(_run, arguments, "phimu report")
+@command("phimu plot")
+def plot(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path = Path("curves.png")
+) -> None:
+    """Draw learning curves: one picture per task, seeds of a configuration as one band.
+
+    Args:
+        runs: run directories, or directories above them.
+        out: a .png or .svg; with several tasks, the task is added to the name.
+    """
+    groups = curves_of_runs(runs)
+    for task, curves in groups:
+        path = out
+        if len(groups) > 1:
+            path = out.with_stem(f"{out.stem}-{task.replace('/', '-')}")
+        learning_curves(path, curves, task)
+        print(path)
 
 
-def _run(
+@command("phimu report")
+def main(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
     out: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
     text: Path | None = None,

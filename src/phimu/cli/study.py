@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from phimu.cli.arguments import call
+from phimu.cli.arguments import command, plain_table
 from phimu.errors import InputError
 from phimu.reports.rows import gather
 from phimu.reports.statistics import mean_and_std
@@ -19,8 +19,8 @@ from phimu.runs.progress import duration, number
 from phimu.runs.stopping import stop_requests
 from phimu.studies.cost import Estimate, estimate, read_bench, shared_out
 from phimu.studies.live_table import LiveTable
-from phimu.studies.local import Process
 from phimu.studies.plan import Run, expand, find_study, narrow
+from phimu.studies.processes import Process
 from phimu.studies.runner import Job, Start, carry_out
 from phimu.studies.tables import STUDIES, TASK_TITLES
 from phimu.training.threads import cores
@@ -29,11 +29,8 @@ NAME = tyro.conf.arg(metavar="NAME", help=", ".join(STUDIES))
 NO_BENCH = "Time and memory are not known here: run `OMP_NUM_THREADS=1 phimu bench` once."
 
 
-def main(arguments: list[str]) -> None:
-    call(_run, arguments, "phimu study", [tyro.conf.FlagCreatePairsOff])
-
-
-def _run(
+@command("phimu study", tyro.conf.FlagCreatePairsOff)
+def main(
     name: Annotated[str, tyro.conf.Positional, NAME],
     tasks: tuple[str, ...] = (),
     agents: tuple[str, ...] = (),
@@ -62,7 +59,7 @@ def _run(
         preset: instead of the one with the paper's hyperparameters.
         settings: of all runs whose agent has them, as in --set batch_size=128 actor_sizes=64,64.
         runs: where run directories go.
-        data: where the files of logged sets are, such as hopper_medium.hdf5.
+        data: where the files of datasets are, such as hopper_medium.hdf5.
         workers: how many runs at a time; as many as there are cores if not given.
         ray: run on a Ray cluster: auto for the one that this machine is in, or its address.
         only: the runs with these numbers in the list of --dry-run, as for an array job.
@@ -111,17 +108,15 @@ def _launcher(ray: str | None, workers: int | None) -> tuple[Start, Callable[[],
 def _list(planned: list[Run], file: Path | None, workers: int) -> None:
     """What --dry-run prints."""
     bench = read_bench(file)
-    table = Table("run", "task", "agent", "seed", "state", box=None, pad_edge=False)
-    for title in ("time", "memory"):
-        table.add_column(title, justify="right")
-    found = []
+    found, rows = [], []
     for run in planned:
         cells = ["?", "?"]
         if bench is not None:
             found.append(estimate(run, bench))
             cells = [duration(found[-1].seconds), _megabytes(found[-1].memory_mb)]
-        table.add_row(str(run.number), run.task, run.label, str(run.seed), _state(run), *cells)
-    Console(width=200).print(table, "")
+        rows.append([str(run.number), run.task, run.label, str(run.seed), _state(run), *cells])
+    titles = ("run", "task", "agent", "seed", "state")
+    Console(width=200).print(plain_table(titles, rows, ("time", "memory")), "")
     if bench is None:
         print(NO_BENCH)
         return
@@ -157,10 +152,8 @@ def _report(metric: str, jobs: list[Job], runs: Path) -> None:
     failed = [job for job in jobs if job.status == "failed"]
     if failed:
         first = f"{failed[0].run.name}: {failed[0].why}"
-        raise InputError(
-            f"{len(failed)} of {len(jobs)} runs failed ({first}); "
-            "once that is mended, the same command goes on with them."
-        )
+        again = "once that is mended, the same command goes on with them."
+        raise InputError(f"{len(failed)} of {len(jobs)} runs failed ({first}); {again}")
 
 
 def _scores(metric: str, jobs: list[Job]) -> Table:
@@ -173,14 +166,12 @@ def _scores(metric: str, jobs: list[Job]) -> Table:
         score = result.maze.get(metric) if run.heat_map else result.score
         if score is not None:
             values.setdefault((run.task, run.label), []).append(score)
-    labels = list(dict.fromkeys(job.run.label for job in jobs))
-    table = Table(metric, box=None, pad_edge=False)
-    for label in labels:
-        table.add_column(label, justify="right")
-    for task in dict.fromkeys(job.run.task for job in jobs):
-        cells = (_cell(values.get((task, label))) for label in labels)
-        table.add_row(TASK_TITLES.get(task, task), *cells)
-    return table
+    labels = dict.fromkeys(job.run.label for job in jobs)
+    rows = [
+        [TASK_TITLES.get(task, task), *(_cell(values.get((task, label))) for label in labels)]
+        for task in dict.fromkeys(job.run.task for job in jobs)
+    ]
+    return plain_table([metric], rows, labels)
 
 
 def _cell(scores: list[float] | None) -> str:

@@ -1,13 +1,12 @@
 """Steps a second of our tasks against the bare bodies below them."""
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from phimu.environments.task import Task, open_task
+from phimu.speed.updates import seconds
 
 # Our task -> Gymnasium's environment with the same body.
 BODIES = {
@@ -40,18 +39,14 @@ def environment_speeds(rounds: int, steps: int) -> list[Speed]:
 
 def _speed(task: str, bare: str, rounds: int, steps: int) -> Speed:
     """Both in turns, so that they see the same neighbours; the median of their ratios counts."""
-    ours = open_task(task)
-    theirs = open_task(bare, disable_env_checker=True)
-    pairs = []
+    both = open_task(task), open_task(bare, disable_env_checker=True)
+    times = np.empty((rounds, 2))
     for turn in range(rounds):
-        walks = [_walk(each, steps, seed=turn) for each in (ours, theirs)]
-        # Whoever begins may find the machine busier.
-        order = (0, 1) if turn % 2 else (1, 0)
-        times = {place: _time(walks[place]) for place in order}
-        pairs.append((times[0], times[1]))
-    ratio = statistics.median(their / own for own, their in pairs)
-    own, their = (statistics.median(column) for column in zip(*pairs, strict=True))
-    return Speed(task, steps / own, bare, steps / their, ratio)
+        walks = [_walk(each, steps, seed=turn) for each in both]
+        for place in (0, 1) if turn % 2 else (1, 0):  # whoever begins may find the machine busier
+            times[turn, place] = seconds(walks[place])
+    own, theirs = (steps / np.median(times, axis=0)).tolist()
+    return Speed(task, own, bare, theirs, float(np.median(times[:, 1] / times[:, 0])))
 
 
 def _walk(task: Task, steps: int, seed: int) -> Callable[[], None]:
@@ -68,9 +63,3 @@ def _walk(task: Task, steps: int, seed: int) -> Callable[[], None]:
                 env.reset()
 
     return walk
-
-
-def _time(work: Callable[[], None]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin

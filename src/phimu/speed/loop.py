@@ -93,15 +93,9 @@ def run_child(
 
 def preset_of(job: Job) -> Preset:
     """The agent of a job, and a schedule that evaluates nothing."""
-    return override(
-        updates.settings(*job.agent),
-        {
-            "learning_starts": job.learning_starts,
-            "batch_size": job.batch_size,
-            "buffer_size": job.buffer_size,
-            "evaluate_every": 0,
-        },
-    )
+    fields = ("learning_starts", "batch_size", "buffer_size")
+    changes = {name: getattr(job, name) for name in fields} | {"evaluate_every": 0}
+    return override(updates.settings(*job.agent), changes)
 
 
 def measure(job: Job) -> dict[str, float]:
@@ -119,9 +113,8 @@ def measure(job: Job) -> dict[str, float]:
     memory = peak_memory_mb()  # before the updates alone, which add a second agent
     shares = {}
     if job.saves:
-        shares["checkpoint_share"] = (
-            _save_seconds(run, job.saves) / chosen.schedule.checkpoint_every / best
-        )
+        every = chosen.schedule.checkpoint_every
+        shares["checkpoint_share"] = _save_seconds(run, job.saves) / every / best
     update, _ = updates.time_update(chosen, job.rounds, job.work)
     return shares | {
         "steps_per_second": 1 / best,
@@ -147,9 +140,7 @@ def _save_seconds(run: OnlineRun, saves: int) -> float:
         for _ in range(saves):
             updates.fill(run.replay, every)
             run.step += every  # checkpoints are called by it
-            begin = time.perf_counter()
-            run.save(Path(directory))
-            times.append(time.perf_counter() - begin)
+            times.append(updates.seconds(lambda: run.save(Path(directory))))
     return statistics.median(times)
 
 

@@ -1,4 +1,4 @@
-"""Learning from logged data: updates of the policy a second, on a set of Hopper's sizes.
+"""Learning from logged data: updates of the policy a second, on a dataset of Hopper's sizes.
 
 `python -m phimu.speed.offline JOB.json` prints the numbers of one job as JSON, so that
 each has a process with one thread.
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from phimu.agents import preset, protocol
@@ -23,7 +22,7 @@ from phimu.errors import InputError
 from phimu.settings import override
 from phimu.speed import updates
 from phimu.speed.loop import run_child
-from phimu.speed.updates import Product, UpdateSpeed, in_a_round, matrix_products
+from phimu.speed.updates import Product, UpdateSpeed, in_a_round, update_products
 from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
 from phimu.training.threads import environment
@@ -87,13 +86,8 @@ class Timed:
 
     def products(self) -> Counter[Product]:
         """The matrix products of an update."""
-        learner = self.learner
-        program = learner.program._replace(phase=self.phase)
-
-        def update(state: Any, data: Any, key: jax.Array) -> Any:
-            return program.update(state, protocol.draw(learner.agent, self.phase, data, key), key)
-
-        return matrix_products(update, learner.state, self.data, jax.random.PRNGKey(0))
+        drawn = protocol.draw(self.learner.agent, self.phase, self.data, updates.KEY)
+        return update_products(self.learner, self.phase, drawn)
 
 
 def planner_speed(name: str, rounds: int, work: float = updates.WORK) -> UpdateSpeed:
@@ -107,11 +101,8 @@ def planner_speed(name: str, rounds: int, work: float = updates.WORK) -> UpdateS
 
 def offline_speeds(rounds: int, steps: int, rows: int = ROWS) -> list[Comparison]:
     """A frozen phi kept in columns against none."""
-    found = []
-    for planner in PLANNERS:
-        names = [f"{planner}, {how}" for how in COLUMNS]
-        found.append(compare(names, steps, run_ours(names, rounds, steps, rows)))
-    return found
+    pairs = [[f"{planner}, {how}" for how in COLUMNS] for planner in PLANNERS]
+    return [compare(names, steps, run_ours(names, rounds, steps, rows)) for names in pairs]
 
 
 def compare(names: Sequence[str], steps: int, seconds: Any) -> Comparison:

@@ -25,6 +25,7 @@ SPEC = Spec(observation_dim=17, action_dim=6)  # HalfCheetah's
 ROUNDS = 5  # the quickest counts: neighbours only ever make a round slower
 WORK = 4e10  # floating point operations in a round
 ROWS = 10_000  # of the replay buffer that an update draws from
+KEY = np.zeros(2, np.uint32)  # of random numbers
 
 
 class Case(NamedTuple):
@@ -99,7 +100,7 @@ def update_speed(name: str, rounds: int = ROUNDS, work: float = WORK) -> UpdateS
 
 def against_peak(name: str, seconds: float, products: Counter[Product], rounds: int) -> UpdateSpeed:
     """An update that takes so long, against the quickest of its products."""
-    gflop = sum(product.work * count for product, count in products.items()) / 1e9
+    gflop = total_work(products) / 1e9
     best = max(peak(products, rounds) for _ in range(2))  # a slow moment must not flatter the share
     return UpdateSpeed(name, 1e3 * seconds, gflop, gflop / seconds, best, gflop / seconds / best)
 
@@ -111,26 +112,24 @@ def time_update(
     learner = Learner(chosen.settings, SPEC, chosen.schedule, 0)
     replay = random_replay(chosen, ROWS)
     drawn = example(chosen, replay)
-    products = update_products(learner, drawn)
-    count = in_a_round(products, work)
     (phase,) = protocol.phases(chosen.settings)
+    products = update_products(learner, phase.name, drawn)
+    count = in_a_round(products, work)
 
     def updates(count: int) -> None:
         for step in range(count):
             learner.learn(phase.name, step, [drawn], 1)
             learner.check(step)
 
+    def begin() -> None:
+        learner.begin(phase.name, replay, 0)
+        jax.block_until_ready(learner.state)
+
     updates(3)
-    seconds = min(_seconds(lambda: updates(count)) for _ in range(rounds)) / count
+    taken = min(seconds(lambda: updates(count)) for _ in range(rounds)) / count
     if phase.begin_every:
-        refresh = [_seconds(lambda: _begin(learner, replay)) for _ in range(3)]
-        seconds += min(refresh) / phase.begin_every
-    return seconds, products
-
-
-def _begin(learner: Learner, replay: Replay) -> None:
-    learner.begin("policy", replay, 0)
-    jax.block_until_ready(learner.state)
+        taken += min(seconds(begin) for _ in range(3)) / phase.begin_every
+    return taken, products
 
 
 def random_replay(chosen: Preset, rows: int) -> Replay:
@@ -143,13 +142,11 @@ def random_replay(chosen: Preset, rows: int) -> Replay:
 def fill(replay: Replay, rows: int) -> None:
     """Add random transitions."""
     table = np.random.default_rng(0).standard_normal((rows, width(replay.spec)), np.float32)
+    observation_dim, action_dim = replay.spec.observation_dim, replay.spec.action_dim
+    ends = np.cumsum([observation_dim, action_dim, 1, observation_dim])
     for row in table:
-        observation, action, reward, following, *_ = np.split(row, _ends(replay.spec))
+        observation, action, reward, following, *_ = np.split(row, ends)
         replay.add(observation, np.tanh(action), reward[0], following, False, False)
-
-
-def _ends(spec: Spec) -> np.ndarray:
-    return np.cumsum([spec.observation_dim, spec.action_dim, 1, spec.observation_dim])
 
 
 def example(chosen: Preset, replay: Replay) -> Drawn:
@@ -158,14 +155,20 @@ def example(chosen: Preset, replay: Replay) -> Drawn:
     return protocol.draw(chosen.settings, phase, replay, np.random.default_rng(0))
 
 
-def update_products(learner: Learner, drawn: Drawn) -> Counter[Product]:
+def update_products(learner: Learner, phase: str, drawn: Drawn) -> Counter[Product]:
     """The matrix products of an update on this."""
-    return matrix_products(learner.program.update, learner.state, drawn, jax.random.PRNGKey(0))
+    program = learner.program._replace(phase=phase)
+    return matrix_products(program.update, learner.state, drawn, KEY)
+
+
+def total_work(products: Counter[Product]) -> int:
+    """Floating point operations."""
+    return sum(product.work * count for product, count in products.items())
 
 
 def in_a_round(products: Counter[Product], work: float) -> int:
     """How many updates with these products come to so much work."""
-    return max(3, round(work / sum(p.work * count for p, count in products.items())))
+    return max(3, round(work / total_work(products)))
 
 
 def matrix_products(function: Callable[..., Any], *arguments: Any) -> Counter[Product]:
@@ -195,7 +198,7 @@ def _products(jaxpr: Any) -> Iterator[Product]:
 
 def peak(products: Counter[Product], rounds: int = ROUNDS) -> float:
     """GFLOP a second of the quickest of the products that matter, each alone."""
-    whole = sum(product.work * count for product, count in products.items())
+    whole = total_work(products)
     large = [p for p, count in products.items() if p.work * count > 0.05 * whole]
     return max(_gflops(product, rounds) for product in large)
 
@@ -215,10 +218,10 @@ def _gflops(product: Product, rounds: int) -> float:
         out.block_until_ready()
 
     repeat()
-    return product.work * count / min(_seconds(repeat) for _ in range(rounds)) / 1e9
+    return product.work * count / min(seconds(repeat) for _ in range(rounds)) / 1e9
 
 
-def _seconds(work: Callable[[], None]) -> float:
+def seconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin

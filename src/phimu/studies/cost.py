@@ -10,30 +10,26 @@ import heapq
 import json
 import math
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import numpy as np
 
 from phimu.agents import protocol
-from phimu.agents.schedule import Preset
+from phimu.agents.schedule import Preset, Schedule
 from phimu.data.device_set import DeviceSet
 from phimu.data.rows import width
 from phimu.errors import InputError
 from phimu.runs.config import RunConfig
 from phimu.runs.files import cache_directory, write_atomically
 from phimu.speed.offline import random_set
-from phimu.speed.updates import SPEC, example, matrix_products, random_replay
+from phimu.speed.updates import KEY, SPEC, example, random_replay, total_work, update_products
 from phimu.studies.plan import Run
 from phimu.training.learner import Learner
 
 ROW_BYTES = 4 * width(SPEC)  # of the replay buffer
 STATE_COPIES = 2.0  # of the agent's state in memory while it is updated; 1.0 to 1.7 were measured
-ROWS = 2_000  # of a set on which the updates of an agent are counted
-KEY = np.zeros(2, np.uint32)
+ROWS = 2_000  # of a dataset on which the updates of an agent are counted
 LAST = "bench.json"  # in the cache directory
 
 
@@ -55,7 +51,7 @@ class Estimate(NamedTuple):
     """Of what a run still needs."""
 
     seconds: float
-    memory_mb: float | None  # None on logged data: it depends on the set
+    memory_mb: float | None  # None on logged data: it depends on the dataset
 
 
 def record(found: dict[str, Any]) -> None:
@@ -68,10 +64,10 @@ def record(found: dict[str, Any]) -> None:
 
 def read_bench(file: Path | None) -> Bench | None:
     """What is in a file of `phimu bench --json`, or else the last that was found here."""
-    if file is None:
-        file = cache_directory() / LAST
-        if not file.exists():
-            return None
+    last = cache_directory() / LAST
+    if file is None and not last.exists():
+        return None
+    file = file or last
     try:
         found = json.loads(file.read_bytes())
         loops = found["loop"]
@@ -111,7 +107,7 @@ def _memory_mb(run: Run, bench: Bench) -> float | None:
         return None
     loop = bench.memory_mb.get(run.config.agent, max(bench.memory_mb.values()))
     replay = min(run.steps, collection.buffer_size) * ROW_BYTES / 1e6
-    return loop + replay + STATE_COPIES * _state_mb(run.config.settings)
+    return loop + replay + STATE_COPIES * _work(run.config.settings, run.config.schedule).state_mb
 
 
 def _updates(config: RunConfig, steps: int) -> Iterable[tuple[int, float]]:
@@ -124,32 +120,23 @@ def _updates(config: RunConfig, steps: int) -> Iterable[tuple[int, float]]:
     else:
         rounds = max(0, steps - collection.learning_starts) // collection.train_freq
         counts = [rounds * (phase.updates or collection.gradient_steps) for phase in phases]
-    return zip(counts, _work(Preset(config.settings, config.schedule)), strict=True)
+    return zip(counts, _work(config.settings, config.schedule).gflop, strict=True)
+
+
+class _Work(NamedTuple):
+    gflop: list[float]  # of matrix products in an update, a number per phase
+    state_mb: float
 
 
 @functools.cache
-def _work(chosen: Preset) -> tuple[float, ...]:
-    """GFLOP of matrix products in an update, a number per phase."""
-    learner = Learner(chosen.settings, SPEC, chosen.schedule, 0)
-    found = []
-    for phase in protocol.phases(chosen.settings):
-        program = learner.program._replace(phase=phase.name)
-        if chosen.schedule.collection is None:
-            data: Any = DeviceSet(random_set(SPEC, ROWS), SPEC, chosen.schedule.batch_size)
-            data = learner.begin(phase.name, data, 0)
-            drawn = protocol.draw(chosen.settings, phase.name, data, KEY)
+def _work(agent: Any, schedule: Schedule) -> _Work:
+    learner = Learner(agent, SPEC, schedule, 0)
+    gflop = []
+    for phase in protocol.phases(agent):
+        if schedule.collection is None:
+            data: Any = DeviceSet(random_set(SPEC, ROWS), SPEC, schedule.batch_size)
+            drawn = protocol.draw(agent, phase.name, learner.begin(phase.name, data, 0), KEY)
         else:
-            drawn = example(chosen, random_replay(chosen, ROWS))
-        products = matrix_products(program.update, learner.state, drawn, KEY)
-        found.append(sum(product.work * count for product, count in products.items()) / 1e9)
-    return tuple(found)
-
-
-@functools.cache
-def _state_mb(agent: Any) -> float:
-    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(_state(agent))) / 1e6
-
-
-def _state(agent: Any) -> Any:
-    """Its shapes."""
-    return eqx.filter_eval_shape(partial(agent.init, SPEC), KEY)
+            drawn = example(Preset(agent, schedule), random_replay(Preset(agent, schedule), ROWS))
+        gflop.append(total_work(update_products(learner, phase.name, drawn)) / 1e9)
+    return _Work(gflop, sum(x.nbytes for x in jax.tree.leaves(learner.state)) / 1e6)

@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
@@ -38,12 +37,7 @@ class LiveTable:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._draw(self._live)
             self._live.stop()

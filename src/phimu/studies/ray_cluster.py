@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from phimu.errors import InputError
-from phimu.studies.local import Process
-from phimu.studies.runner import POLL_SECONDS, End
+from phimu.studies.processes import End, Process
+from phimu.studies.runner import POLL_SECONDS
 
 LOST = -1  # the code of a command whose end nobody saw
 

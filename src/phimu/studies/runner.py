@@ -3,13 +3,14 @@
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from phimu.errors import Busy, InputError, Stopped
 from phimu.runs.directory import RunDirectory
 from phimu.runs.log import last_rows
 from phimu.runs.stopping import Stop
 from phimu.studies.plan import Run
+from phimu.studies.processes import End
 
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 2.0  # between two looks at the metrics of a run
@@ -18,13 +19,6 @@ RETRIES = 3  # attempts in a row that bring a run no further than it was, after 
 
 Status = Literal["running", "elsewhere", "waiting", "failed", "done"]
 ACTIVE: tuple[Status, ...] = ("running", "elsewhere", "waiting")
-
-
-class End(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    said: str  # the last line of its standard error
 
 
 class Attempt(Protocol):
@@ -156,15 +150,16 @@ def carry_out(
         for job in jobs:
             job.update(now)
         running = sum(job.status == "running" for job in jobs)
-        if stop.number:
-            if not running:
-                break
-            if not asked:
-                for job in jobs:
-                    job.stop()
+        if stop.number and not running:
+            break
+        if stop.number and not asked:
             asked = True
-        else:
-            _fill(jobs, start, slots() - running, now)
+            for job in jobs:
+                job.stop()
+        free = 0 if stop.number else slots() - running
+        for job in jobs:
+            if free > 0:
+                free -= job.begin(start, now)
         show(jobs)
         time.sleep(POLL_SECONDS)
     show(jobs)
@@ -173,10 +168,3 @@ def carry_out(
         after = f"{left} of {len(jobs)} runs are left, and the same command goes on with them."
         raise Stopped(stop.number, after)
     return jobs
-
-
-def _fill(jobs: list[Job], start: Start, free: int, now: float) -> None:
-    for job in jobs:
-        if free < 1:
-            return
-        free -= job.begin(start, now)

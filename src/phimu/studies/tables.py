@@ -4,7 +4,7 @@ Published scores are in `phimu.reports.published`, under the same names of studi
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 WINDOW = 10_000  # environment steps, or updates, before the end that a score is the mean of
 
@@ -89,24 +89,21 @@ TASK_NOTES = {
 _MBBL = tuple(task for task in TASK_TITLES if task.startswith("mbbl/"))
 _DMC = tuple(task for task in TASK_TITLES if task.startswith("dmc/"))
 _D4RL = tuple(task for task in TASK_TITLES if "/" not in task)
-_CHEETAH, _WALKER, _HOPPER = "dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/hopper-hop-v0"
-_WALKER_SPARSE = "dmc/walker-run-sparse-v0"
+_DENSE = ("dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/hopper-hop-v0")
+_WITH_SPARSE = ("dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/walker-run-sparse-v0")
 _UCB_M = "CTRL-UCBM (2-layer)"
+_BINARY, _EXPONENTIAL = (("loss", "binary"),), "maze-exponential"
 
 
 def _ablation(
-    name: str,
-    title: str,
-    tasks: tuple[str, ...],
-    setting: str,
-    values: dict[str | int | float, str],
+    name: str, title: str, tasks: tuple[str, ...], setting: str, values: dict[Any, str]
 ) -> Study:
     """CTRL-UCBM with one setting at several values, each beside what the paper calls it."""
     variants = tuple(
         Variant(f"{setting} {value}", "ctrl-ucb-m", ((setting, value),), f"CTRL-UCBM ({printed})")
         for value, printed in values.items()
     )
-    return Study(f"ablation-{name}", title, tasks, variants, "paper-dmc")
+    return Study(f"ablation-{name}", f"Ablation: {title}", tasks, variants, "paper-dmc")
 
 
 _ALL = (
@@ -149,29 +146,29 @@ _ALL = (
     ),
     _ablation(
         "bonus",
-        "Ablation: the bonus",
-        (_CHEETAH, _WALKER, _WALKER_SPARSE),
+        "the bonus",
+        _WITH_SPARSE,
         "bonus_scale",
         {0.0: "alpha=0", 1.0: "alpha=1", 5.0: "alpha=5"},
     ),
     _ablation(
         "feature-dim",
-        "Ablation: the dimension of phi",
-        (_CHEETAH, _WALKER, _HOPPER),
+        "the dimension of phi",
+        _DENSE,
         "feature_dim",
         {256: "h=256", 512: "h=512", 1024: "h=1024"},
     ),
     _ablation(
         "loss",
-        "Ablation: binary against ranking loss",
-        (_CHEETAH, _WALKER, _HOPPER),
+        "binary against ranking loss",
+        _DENSE,
         "loss",
         {"binary": "classify", "ranking": "rank"},
     ),
     _ablation(
         "sampling",
-        "Ablation: uniformly random actions among the policy's",
-        (_CHEETAH, _WALKER, _WALKER_SPARSE),
+        "uniformly random actions among the policy's",
+        _WITH_SPARSE,
         "uniform_mix",
         {0.0: "epsilon=0", 0.01: "epsilon=0.01", 0.05: "epsilon=0.05"},
     ),
@@ -182,14 +179,9 @@ _ALL = (
         (
             Variant("linear ratio", "ctrl-ucb-l"),
             Variant("linear ratio, no bonus", "ctrl-ucb-l", (("bonus_scale", 0.0),)),
-            Variant("linear ratio, binary loss", "ctrl-ucb-l", (("loss", "binary"),)),
-            Variant("exponential ratio", "ctrl-ucb-m", preset="maze-exponential"),
-            Variant(
-                "exponential ratio, binary loss",
-                "ctrl-ucb-m",
-                (("loss", "binary"),),
-                preset="maze-exponential",
-            ),
+            Variant("linear ratio, binary loss", "ctrl-ucb-l", _BINARY),
+            Variant("exponential ratio", "ctrl-ucb-m", (), None, _EXPONENTIAL),
+            Variant("exponential ratio, binary loss", "ctrl-ucb-m", _BINARY, None, _EXPONENTIAL),
         ),
         "maze",
         steps=300_000,

@@ -1,13 +1,30 @@
-"""Commands on this machine: a process each, with one thread."""
+"""Commands on this machine: a process each, with one thread.
 
+`python -m phimu.studies.processes PARENT ...` is `phimu ...`, told to stop when its parent dies.
+On Linux, that is; elsewhere it goes on, and its lock keeps others out of the run directory. That
+is why nothing heavy is imported here.
+"""
+
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
-from phimu.studies.runner import End
 from phimu.training.threads import environment
+
+PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>; holds beyond execv
+GONE = "phimu: the process that wanted this one is gone."
+
+
+class End(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    said: str  # the last line of its standard error
 
 
 class Process:
@@ -17,7 +34,7 @@ class Process:
         # A file, not a pipe: it can be written to when nobody is there to read it.
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed when it is forgotten)
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "phimu.studies.worker", str(os.getpid()), *command],
+            [sys.executable, "-m", "phimu.studies.processes", str(os.getpid()), *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
@@ -36,3 +53,12 @@ class Process:
 
     def stop(self) -> None:
         self._child.terminate()
+
+
+if __name__ == "__main__":
+    parent, *command = sys.argv[1:]
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if os.getppid() != int(parent):
+        sys.exit(GONE)
+    os.execv(sys.executable, [sys.executable, "-m", "phimu", *command])
