@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from phimu.agents.protocol import Drawn, Feed, Phase
+from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
@@ -21,7 +21,7 @@ from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential, Linear
 from phimu.representation.seam import Phi
 from phimu.settings import part
-from phimu.types import Batch, Metrics, Spec, Store
+from phimu.types import Batch, Drawn, Feed, Metrics, Spec, Store
 
 
 class CtrlUcbState(NamedTuple):
@@ -78,8 +78,7 @@ class CtrlUcb:
         return state._replace(whitening=whitening), store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
-        rows = store.sample(rng).rows
-        return Drawn(rows, {"negatives": self.representation.draw(store, rng)})
+        return self.representation.draw(store, rng)
 
     def update(
         self, phase: str, state: CtrlUcbState, feed: Feed, key: jax.Array
@@ -88,11 +87,7 @@ class CtrlUcb:
         for_planner, for_features = jax.random.split(key)
         few = Batch(*(column[: self.planner_rows] for column in feed.batch))
         representation, learned = self.representation.update(
-            state.representation,
-            feed.batch,
-            feed.others["negatives"],
-            for_features,
-            self._to_predict(state, few),
+            state.representation, feed, for_features, self._to_predict(state, few)
         )
         phi = self.representation.phi(representation)
         here = phi(few.observation, few.action)

@@ -2,7 +2,7 @@
 
 All take log ratios: `positive` [B] of the observed s', `negative` [B, M] of the noise. An entry
 of -inf in `negative` is a place without a sample (the diagonal of in-batch negatives); `count`
-is K, how many samples a row really has.
+is K, how many samples a row really has. The losses are of each row: [B].
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def ranking(
     """Equation (ranking): pick the true s' out of K + 1. It needs no normaliser."""
     del count, log_normaliser
     total = jnp.logaddexp(positive, jax.nn.logsumexp(negative, axis=1))
-    return jnp.mean(total - positive)
+    return total - positive
 
 
 def ranking_of_normalised(positive: jax.Array, count: int) -> jax.Array:
@@ -29,7 +29,7 @@ def ranking_of_normalised(positive: jax.Array, count: int) -> jax.Array:
     This is so for the linear ratio with phi on the simplex and mu divided by its mean over the
     very candidates; the [B, K] matrix of the negatives is then not needed at all.
     """
-    return np.log(count + 1) - jnp.mean(positive)
+    return np.log(count + 1) - positive
 
 
 def binary(
@@ -39,7 +39,7 @@ def binary(
     shift = np.log(count) + (0.0 if log_normaliser is None else log_normaliser)
     real = jax.nn.softplus(-(positive - shift))  # -log h
     noise = jnp.sum(jax.nn.softplus(negative - shift), axis=1)  # -sum log(1 - h)
-    return jnp.mean(real + noise)
+    return real + noise
 
 
 LOSSES: dict[str, Loss] = {"ranking": ranking, "binary": binary}

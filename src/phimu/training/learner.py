@@ -15,7 +15,6 @@ from jax.lax import with_sharding_constraint
 from jax.sharding import NamedSharding
 
 from phimu.agents import protocol
-from phimu.agents.protocol import Drawn, Feed
 from phimu.agents.schedule import Schedule
 from phimu.data.device_set import DeviceSet
 from phimu.data.rows import split
@@ -24,7 +23,7 @@ from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
 from phimu.runs import checkpoint
 from phimu.training.devices import on_first, placement
 from phimu.training.streams import ACT, INIT, REFRESH, UPDATE, key, stream
-from phimu.types import Act, Metrics, Spec, Store
+from phimu.types import Act, Drawn, Feed, Metrics, Spec, Store
 
 
 class LearnerState(NamedTuple):
