@@ -162,7 +162,7 @@ class Learner:
 
     def __init__(self, agent: Any, spec: Spec, schedule: Schedule, seed: int, devices: int = 1):
         self.agent, self.spec, self.seed, self._place = agent, spec, seed, placement(devices)
-        self.metrics: Metrics = {}  # of the last update
+        self.metrics: Metrics = {}  # of the last updates
         # Of the last call: how many updates it made, whether they were finite, what they drew.
         self._unchecked: tuple[jax.Array, jax.Array, list[Drawn]] | None = None
         collects = schedule.collection
@@ -247,20 +247,21 @@ class Learner:
             source = jax.tree.map(lambda *each: _stacked(each, room), *drawn)
         if self._place is not None:
             source = jax.device_put(source, self._place.rows if room == 1 else self._place.stacked)
-        made, finite = self._run(phase, room, source, step, len(drawn))
+        metrics, made, finite = self._run(phase, room, source, step, len(drawn))
+        self.metrics = self.metrics | metrics  # a round may have several phases
         self._unchecked = made, finite, drawn
 
     def learn_from(self, phase: str, store: DeviceSet, step: int, count: int) -> int:
         """Updates on logged data, waited for: how many were made, fewer if one was not finite."""
-        made, _ = self._run(phase, 2, store, step, count)  # any room but 1: a loop
+        self.metrics, made, _ = self._run(phase, 2, store, step, count)  # any room but 1: a loop
         return int(made)
 
     def _run(self, phase: str, room: int, source: Any, step: int, count: int) -> Any:
         program = self.program._replace(phase=phase)
-        self._leaves, self.metrics, made, finite = updates(
+        self._leaves, metrics, made, finite = updates(
             program, room, self._leaves, source, self.seed, step, count
         )
-        return made, finite
+        return metrics, made, finite
 
     def check(self, step: int) -> None:
         """Wait for the last call of `learn`; NotFinite with the batch of an update that was not."""
