@@ -13,7 +13,7 @@ import numpy as np
 
 import our_td3_bc
 import their_td3_bc
-from peer_command import run
+from command import run_peers
 from phimu.agents.td3_bc import Td3Bc
 from phimu.speed.loop import run_child
 from phimu.speed.offline import BATCH, HOPPER, ROWS, WARM, Comparison, compare, random_set
@@ -51,4 +51,4 @@ def offline_speeds(venv: Path, rounds: int, steps: int, rows: int = ROWS) -> lis
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, "offline", VENV, REQUIREMENTS, offline_speeds))
+    sys.exit(run_peers(__doc__, "offline", VENV, REQUIREMENTS, offline_speeds))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import their_sac
-from peer_command import run
+from command import run_peers
 from phimu.speed import peak_memory, updates
 from phimu.speed.loop import Job, run_child, run_ours
 from venvs import python_of
@@ -69,4 +69,4 @@ def _rows(found: dict[str, list[dict[str, Any]]]) -> list[PeerSpeed]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, "peers", VENV, REQUIREMENTS, peer_speeds))
+    sys.exit(run_peers(__doc__, "peers", VENV, REQUIREMENTS, peer_speeds))

@@ -48,14 +48,16 @@ def slopes():
     return by_differences
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny():
-    """tiny("sac"): a preset shrunk to learn a probe in some hundred steps.
+    """tiny("sac"): an agent's first preset, shrunk to learn a probe in some hundred steps.
 
     Always the same settings, so that a test session compiles each agent once. The entropy weight
-    starts at next to nothing and falls, so that values are those without an entropy term.
+    starts at next to nothing and falls, so that values are those without an entropy term. What an
+    agent does not have is left out, so that any agent of the registry can be asked for.
     """
-    from phimu.agents.presets import override, preset
+    from phimu.agents import AGENTS, preset
+    from phimu.settings import names, override
 
     changes = {
         "actor_sizes": (32,),
@@ -71,8 +73,6 @@ def tiny():
         "learning_starts": 200,
         "gradient_steps": 4,  # an update costs less time than the step around it
         "buffer_size": 2_000,
-    }
-    for_phi = {
         "feature_sizes": (32,),
         "feature_dim": 32,
         "feature_learning_rate": 2e-3,
@@ -82,8 +82,13 @@ def tiny():
         "negatives": 16,
     }
 
-    def make(agent):
-        own = {} if agent == "sac" else for_phi
-        return override(preset(agent, "paper-mujoco"), changes | own)
+    suffixes = {"sizes": (32,), "width": 32, "dim": 32, "updates": 200, "learning_rate": 3e-3}
+
+    def make(agent, logged=False):
+        chosen = preset(agent, next(iter(AGENTS[agent].presets(logged))), logged)
+        own = names(chosen)
+        sized = {name: x for name in own for end, x in suffixes.items() if name.endswith(f"_{end}")}
+        named = {name: x for name, x in changes.items() if name in own}
+        return override(chosen, sized | named)
 
     return make

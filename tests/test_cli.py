@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from phimu import Ctrl, session
-from phimu.agents.presets import DESCRIPTIONS, PRESETS, preset
+from phimu.agents import AGENTS, PRESETS, learners, preset
 from phimu.cli import COMMANDS, main
 from phimu.evaluation.episodes import episode_seeds
 from phimu.reports import maze
@@ -160,10 +160,10 @@ def test_help_is_instant_and_lists_every_command() -> None:
 def test_agents_lists_agents_and_presets(capsys: pytest.CaptureFixture[str]) -> None:
     assert phimu("agents") == 0
     listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.split()}
-    assert {*DESCRIPTIONS, *PRESETS} <= listed
+    assert {*AGENTS, *PRESETS} <= listed
 
 
-@pytest.mark.parametrize("agent", DESCRIPTIONS)
+@pytest.mark.parametrize("agent", learners(logged=False))
 def test_train_help_names_every_setting(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert phimu("train", "--agent", agent, "--help") == 0
     words = capsys.readouterr().out.replace(",", " ").split()
@@ -189,7 +189,7 @@ def test_run_directory_has_the_documented_layout(trained: dict[str, Path]) -> No
     assert config["settings"]["representation"]["feature_dim"] == 8
     assert config["settings"]["planner"]["actor_sizes"] == [8]
     assert config["settings"]["confidence"]["bonus_scale"] == 1.0
-    assert config["schedule"]["learning_starts"] == 20
+    assert config["schedule"]["collection"]["learning_starts"] == 20
     assert config["task_options"] == {
         "reward": "dense",
         "random_start": True,
@@ -197,7 +197,7 @@ def test_run_directory_has_the_documented_layout(trained: dict[str, Path]) -> No
     }
     manifest = json.loads((run / "manifest.json").read_text())
     assert manifest["versions"]["jax"]
-    assert manifest["steps"] == 60
+    assert (manifest["steps"], manifest["preset"]) == (60, "small")
     assert manifest["seconds"] > 0
     saved = sorted(path.name for path in (run / "checkpoint").iterdir())
     assert saved == ["replay", "step-000000040", "step-000000060"]
@@ -268,6 +268,25 @@ def test_killed_after_a_checkpoint_equals_uninterrupted(
     log.write_bytes(log.read_bytes()[:-10])
     assert phimu(*training("ctrl-ucb-m", tmp_path, 60, "--quiet")) == 0
     assert_same_run(run, whole)
+
+
+def test_resume_needs_the_directory_alone(
+    trained: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It goes on to where the run was to end, and with --steps beyond."""
+    whole = trained["sac"]
+    run = shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(run / "checkpoint" / "step-000000060")
+    assert phimu("resume", run, "--quiet") == 0
+    assert capsys.readouterr().out.strip() == str(run)
+    assert_same_run(run, whole)
+    assert phimu("resume", run) == 0
+    assert "Already trained to step 60" in capsys.readouterr().err
+    assert phimu("resume", run, "--steps", 70, "--quiet") == 0
+    assert rows(run)[-1]["step"] == 70
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert [each["steps"] for each in manifest["sessions"]] == [60, 60, 70]
+    assert manifest["preset"] == "small"
 
 
 def assert_same_run(run: Path, other: Path) -> None:
@@ -515,6 +534,7 @@ ONE_SENTENCE = {
     "misspelled agent": (["train", MAZE, "--agent", "ctrl-ucb"], "ctrl-ucb-m"),
     "misspelled preset": (["train", MAZE, "--preset", "smal"], "small"),
     "misspelled command": (["trian", MAZE], "Did you mean train?"),
+    "resuming nothing": (["resume", "."], "not a run directory"),
     "evaluating nothing": (["evaluate", "."], "not a run directory"),
     "evaluating no episodes": (["evaluate", ".", "--episodes", 0], "episodes is 0"),
     "plotting nothing": (["plot", "."], "no run in"),

@@ -1,6 +1,7 @@
 """What can be said of a run without an environment, from the command line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -70,6 +71,25 @@ def test_training_says_how_to_get_them(run, tmp_path, capsys):
     assert f"phimu evaluate {path} --data {data}" in capsys.readouterr().err
     assert phimu("evaluate", path) == 2
     assert "give --data for estimates" in capsys.readouterr().err
+
+
+def test_resume_finds_the_data_of_the_run(run, tmp_path, capsys):
+    """5 updates of phi, 5 of the clone, then those of the policy that --steps counts."""
+    path, data = run
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert (manifest["data"], manifest["steps"]) == (str(data), 15)
+    copy = shutil.copytree(path, tmp_path / "copy")
+    assert phimu("resume", copy, "--steps", 7, "--quiet") == 0
+    assert sorted(step.name for step in (copy / "checkpoint").glob("step-*"))[-1][-2:] == "17"
+    for name, content in (("elsewhere.npz", "elsewhere.npz"), (None, "where its data is")):
+        manifest |= {"data": name, "sessions": []}
+        kept = {key: value for key, value in manifest.items() if value is not None}
+        (copy / "manifest.json").write_text(json.dumps(kept))
+        capsys.readouterr()
+        assert phimu("resume", copy, "--steps", 9) == 2
+        error = capsys.readouterr().err
+        assert content in error
+        assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 
 import pytest
 from matplotlib.figure import Figure
@@ -55,8 +56,18 @@ def test_a_command_writes_what_it_measured_and_prints_its_table(tmp_path, monkey
         for size in (2.0, 4.0)
         for seed in range(2)
     ]
-    monkeypatch.setattr(theory, "measure_scaling", lambda seeds, samples, batch: rows)
-    assert main(["theory", "scaling", "--out", str(tmp_path)]) == 0
+
+    def scaling(seeds: int = 10):
+        """Measure nothing.
+
+        Args:
+            seeds: how many.
+        """
+        assert seeds == 3
+        return rows
+
+    monkeypatch.setattr(theory, "scaling", partial(theory._run, scaling))
+    assert main(["theory", "scaling", "--seeds", "3", "--out", str(tmp_path)]) == 0
     assert (tmp_path / "scaling.md").read_text() == capsys.readouterr().out == tables.scaling(rows)
     assert (tmp_path / "scaling.png").stat().st_size > 0
 

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from phimu import Contrastive, Ctrl, Elliptical, InputError, Sac, learn_features
 from phimu.features import LearnedFeatures
 from phimu.model import Model
+from phimu.representation.negatives import Negatives
+from phimu.representation.ratio import Exponential
 
 MAZE = "phimu/FourRooms-v0"
 SMALL = {
@@ -173,6 +176,38 @@ def test_queries_have_the_documented_shapes(model: Ctrl, sac: Sac) -> None:
     np.testing.assert_allclose(alone, ratio[1:2, 3:4], rtol=1e-4)
 
 
+def test_what_an_agent_cannot_answer_is_one_sentence(model: Ctrl, sac: Sac) -> None:
+    for name in ("phi", "bonus", "penalty"):
+        with pytest.raises(InputError, match=rf"^sac has no {name}\.$"):
+            getattr(sac, name)(POINTS, ACTIONS)
+    with pytest.raises(InputError, match=r"^sac has no density_ratio\.$"):
+        sac.density_ratio(POINTS, ACTIONS, POINTS)
+    with pytest.raises(InputError, match=r"^ctrl-ucb-m has no penalty\.$"):
+        model.penalty(POINTS, ACTIONS)
+    with pytest.raises(InputError, match="estimates are for models that learn from data"):
+        model.estimates()
+
+
+def test_every_model_takes_the_same_arguments(sac: Sac, tmp_path: Path) -> None:
+    """The short names choose the agent; preset, seed and settings are Model's."""
+    named = Model(MAZE, "ctrl-ucb-l", preset="maze", seed=3, feature_sizes=(8,), feature_dim=8)
+    short = Ctrl(MAZE, "l", "maze", 3, feature_sizes=(8,), feature_dim=8)
+    assert short.config == named.config
+    assert (short.config.agent, short.config.seed) == ("ctrl-ucb-l", 3)
+    assert Sac(MAZE, "small", 3, **SMALL).config == Model(MAZE, "sac", seed=3, **SMALL).config
+    sac.save(tmp_path)
+    assert json.loads((tmp_path / "manifest.json").read_text())["preset"] == "small"
+    loaded = Model.load(tmp_path, env=Uneven())
+    here, there = (each.predict(POINTS, deterministic=True)[0] for each in (sac, loaded))
+    np.testing.assert_array_equal(here, there)
+
+
+def test_samples_are_the_policys_alone() -> None:
+    """uniform_mix is for collecting: predict does not mix its random actions in."""
+    plain, mixed = (Sac(Uneven(), **SMALL, uniform_mix=mix) for mix in (0.0, 1.0))
+    np.testing.assert_array_equal(plain.predict(POINTS)[0], mixed.predict(POINTS)[0])
+
+
 def test_asking_again_does_not_compile_again(model: Ctrl) -> None:
     model.q_value(POINTS, ACTIONS)
     traced: list[object] = []
@@ -200,7 +235,7 @@ def test_bad_arguments_are_named() -> None:
     with pytest.raises(InputError, match="version is 'x'"):
         Ctrl(MAZE, version="x")
     with pytest.raises(InputError, match="preset is 'huge'"):
-        Sac(MAZE, preset_name="huge")
+        Sac(MAZE, preset="huge")
     with pytest.raises(InputError, match="discount is 1"):
         Sac(MAZE, discount=1.0)
     with pytest.raises(InputError, match="not a registered Gymnasium id"):
@@ -268,13 +303,16 @@ def test_load_refuses_what_is_no_such_model(model: Ctrl, tmp_path: Path) -> None
 
 NOISE = 0.1
 TINY = Contrastive(
+    ratio=Exponential(
+        phi_output="unit_variance",
+        mu_output="tanh",
+        temperature=1.0,
+        marginal_weight=0.1,  # without it the ranking loss leaves the scale of the ratio free
+        learn_temperature=True,
+    ),
+    noise=Negatives(negatives=64, random_share=0.0),
     feature_dim=16,
     feature_sizes=(32,),
-    phi_output="unit_variance",
-    mu_output="tanh",
-    temperature=1.0,
-    marginal_weight=0.1,  # without it the ranking loss leaves the scale of the ratio free
-    learn_temperature=True,
     feature_learning_rate=5e-3,
     feature_rate=0.05,
 )
@@ -288,9 +326,7 @@ def transitions(n: int = 1_000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def features() -> LearnedFeatures:
-    return learn_features(
-        *transitions(), settings=TINY, updates=600, batch_size=64, negatives=64, seed=0
-    )
+    return learn_features(*transitions(), settings=TINY, updates=600, batch_size=64, seed=0)
 
 
 def test_density_ratio_peaks_at_the_true_next_observation(features: LearnedFeatures) -> None:

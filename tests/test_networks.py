@@ -5,10 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.agents.presets import override, preset
-from phimu.networks import ACTIVATIONS, norm, product
+from phimu.agents import preset
+from phimu.agents.protocol import Drawn
+from phimu.data.rows import width
+from phimu.networks import ACTIVATIONS, Deterministic, norm, product
 from phimu.representation.ratio import inner
-from phimu.types import Batch, Spec
+from phimu.settings import override
+from phimu.training.learner import Learner
+from phimu.types import Spec
 
 # Rounding of an operand, as a share of it.
 TOLERANCE = {"float32": 1e-6, "bfloat16": 2.0**-8}
@@ -73,22 +77,37 @@ def test_elu():
 def test_an_update_in_bfloat16_is_near_and_keeps_float32(name):
     rng = np.random.default_rng(0)
     spec = Spec(observation_dim=3, action_dim=2)
-    shapes = ((16, 3), (16, 2), (16,), (16, 3))
-    rows = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
-    data = [Batch(*rows, np.zeros(16, np.float32)), rng.normal(size=(8, 3)).astype(np.float32)]
-    changes = {"actor_sizes": (32,), "critic_width": 32}
+    rows = rng.normal(size=(16, width(spec))).astype(np.float32)
+    rows[:, -2:] = 0  # no ends
+    others, changes = {}, {"actor_sizes": (32,), "critic_width": 32}
     if name != "sac":
         changes |= {"feature_dim": 16, "feature_sizes": (32,)}
+        others = {"negatives": rng.normal(size=(8, 3)).astype(np.float32)}
     found = {}
     for precision in TOLERANCE:
-        agent = override(preset(name, "small"), changes | {"precision": precision}).settings
-        state = agent.init(spec, jax.random.PRNGKey(0))
-        used = data if name != "sac" else data[:1]
-        state, metrics = jax.jit(agent.update)(state, *used, jax.random.PRNGKey(1))
-        assert {x.dtype for x in jax.tree.leaves(state)} <= {
+        settings, schedule = override(preset(name, "small"), changes | {"precision": precision})
+        learner = Learner(settings, spec, schedule, seed=0)
+        learner.learn("policy", 0, [Drawn(rows, others)], room=1)
+        learner.check(1)
+        assert {x.dtype for x in jax.tree.leaves(learner.state)} <= {
             jnp.dtype("float32"),
             jnp.dtype("int32"),
         }
-        found[precision] = {k: float(v) for k, v in metrics.items()}
+        found[precision] = {k: float(v) for k, v in learner.metrics.items()}
     assert found["bfloat16"]["td_loss"] == pytest.approx(found["float32"]["td_loss"], rel=0.03)
     assert found["bfloat16"]["td_loss"] != found["float32"]["td_loss"]
+
+
+def test_a_sample_of_a_deterministic_policy_is_its_mode():
+    """Whatever the key; its density is infinite there, for one observation and for a batch."""
+    policy = Deterministic(3, 2, (8,), jax.random.PRNGKey(0))
+    observation = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    for rows, shape in ((observation, (5,)), (observation[0], ())):
+        mode = policy.mode(rows)
+        assert mode.shape == (*shape, 2)
+        assert (np.abs(mode) < 1).all()
+        for seed in range(2):
+            action, log_density = policy.sample(rows, jax.random.PRNGKey(seed))
+            np.testing.assert_array_equal(action, mode)
+            np.testing.assert_array_equal(log_density, np.full(shape, np.inf))
+    assert len(np.unique(policy.mode(observation), axis=0)) == 5  # it does look at them

@@ -1,9 +1,11 @@
 """`phimu.Offline`: from arrays to a policy in the data's own range, and back from a directory."""
 
+import json
+
 import numpy as np
 import pytest
 
-from phimu import Ctrl, InputError, Offline, Sac, from_arrays
+from phimu import Ctrl, InputError, Model, Offline, Sac, from_arrays
 
 SMALL = {
     "feature_dim": 4,
@@ -39,22 +41,26 @@ def test_learns_predicts_in_the_datas_range_and_comes_back(tmp_path):
     model = Offline(swings(task="Pendulum-v1"), seed=1, **SMALL).learn(4)
     assert model.run.step == 3 + 3 + 4
     observations = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
-    actions, _ = model.predict(observations)
+    actions, _ = model.predict(observations, deterministic=True)
     assert actions.shape == (5, 1)
-    one, _ = model.predict(observations[2])
+    one, _ = model.predict(observations[2], deterministic=True)
     np.testing.assert_allclose(one, actions[2], rtol=1e-5)
     inside = model.run.policy()(observations)
     np.testing.assert_allclose(actions, 2 * inside, rtol=1e-5)
     assert model.evaluate(episodes=1)["length"] == 200
     model.save(tmp_path)
-    again = Offline.load(tmp_path, swings(task="Pendulum-v1"))
-    np.testing.assert_array_equal(again.predict(observations)[0], actions)
+    again = Offline.load(tmp_path, data=swings(task="Pendulum-v1"))
+    np.testing.assert_array_equal(again.predict(observations, deterministic=True)[0], actions)
     pairs = observations, inside
     np.testing.assert_array_equal(again.penalty(*pairs), model.penalty(*pairs))
     np.testing.assert_array_equal(again.q_value(*pairs), model.q_value(*pairs))
     for learner in (model, again):
         learner.learn(3)
-    np.testing.assert_array_equal(again.predict(observations)[0], model.predict(observations)[0])
+    here, there = (each.predict(observations, deterministic=True)[0] for each in (again, model))
+    np.testing.assert_array_equal(here, there)
+    samples, _ = model.predict(np.repeat(observations, 40, axis=0))
+    assert (np.abs(samples) <= 2).all()
+    assert len(np.unique(samples)) == 200  # without `deterministic` they are drawn, as of others
 
 
 def test_without_its_data_a_model_acts_but_does_not_learn(tmp_path):
@@ -65,6 +71,24 @@ def test_without_its_data_a_model_acts_but_does_not_learn(tmp_path):
         model.learn(1)
     with pytest.raises(InputError, match="names no environment"):
         model.evaluate()
+
+
+def test_any_agent_on_logged_data_is_asked_alike(tmp_path):
+    """preset and seed mean what they mean for Ctrl and Sac; a plain Model loads what it saved."""
+    settings = {"actor_sizes": (8,), "critic_width": 8, "batch_size": 8}
+    model = Offline(swings(), "td3-bc", "paper-d4rl", 3, **settings)
+    assert (model.config.agent, model.config.seed) == ("td3-bc", 3)
+    assert model.config == Model(swings(), "td3-bc", "paper-d4rl", 3, **settings).config
+    model.save(tmp_path)
+    assert json.loads((tmp_path / "manifest.json").read_text())["preset"] == "paper-d4rl"
+    loaded, observation = Model.load(tmp_path), np.ones((1, 3), np.float32)
+    here, there = (each.predict(observation, deterministic=True)[0] for each in (model, loaded))
+    np.testing.assert_array_equal(here, there)
+    pair = observation, np.zeros((1, 1), np.float32)
+    assert model.q_value(*pair).shape == (1,)
+    for name in ("phi", "bonus", "penalty"):
+        with pytest.raises(InputError, match=rf"^td3-bc has no {name}\.$"):
+            getattr(model, name)(*pair)
 
 
 def test_estimates_are_of_the_data_and_of_the_policy():
@@ -80,8 +104,10 @@ def test_bad_input_is_named(tmp_path):
     model = Offline(swings(), **SMALL)
     with pytest.raises(InputError, match=r"observation has shape \(4,\): give \(3,\)"):
         model.predict(np.zeros(4))
-    with pytest.raises(InputError, match="total_updates is 0"):
+    with pytest.raises(InputError, match="total_timesteps is 0"):
         model.learn(0)
+    with pytest.raises(InputError, match=r"^ctrl-lcb has no bonus\.$"):
+        model.bonus(np.zeros((1, 3)), np.zeros((1, 1)))
     model.save(tmp_path)
     for online in (Sac, Ctrl):
         with pytest.raises(InputError, match="load it with Offline"):

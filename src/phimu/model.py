@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 
 from phimu.agents import preset as preset_of
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import is_source, open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import open_task
@@ -24,7 +24,7 @@ from phimu.training.learner import act_with
 from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun
 
-Source = str | Path | gymnasium.Env | OfflineSet
+Source = str | Path | gymnasium.Env | LoggedDataset
 
 
 class Model:
@@ -135,7 +135,7 @@ class Model:
         cls,
         path: str | Path,
         env: gymnasium.Env | None = None,
-        data: str | Path | OfflineSet | None = None,
+        data: str | Path | LoggedDataset | None = None,
     ) -> Self:
         """A saved model, or a run of `phimu train`.
 
@@ -152,7 +152,7 @@ class Model:
         model = cls.__new__(cls)
         model.config = config
         task = None if env is None else open_task(env)
-        model.run = new_run(config, task, data if isinstance(data, OfflineSet) else None)
+        model.run = new_run(config, task, data if isinstance(data, LoggedDataset) else None)
         model.run.restore(saved, print)
         return model
 
@@ -199,13 +199,14 @@ class Model:
 
     def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
         if not hasattr(self.run.agent, name):
-            raise InputError(f"{self.config.agent} has no {name}.")
+            asked = "density_ratio" if name == "log_ratio" else name
+            raise InputError(f"{self.config.agent} has no {asked}.")
         return self.run.learner.query(name, *(np.asarray(a, np.float32) for a in arrays))
 
 
-def _logged(source: Source) -> OfflineSet | None:
+def _logged(source: Source) -> LoggedDataset | None:
     """The dataset, where the source is one."""
-    if isinstance(source, OfflineSet):
+    if isinstance(source, LoggedDataset):
         return source
     if isinstance(source, Path) or (isinstance(source, str) and is_source(source)):
         return open_set(source)
@@ -236,8 +237,8 @@ class OfflineModel(Model):
     """An agent that learns from logged data: CTRL-LCB, or one that it is compared with."""
 
     def __init__(
-        self, data: str | Path | OfflineSet, agent: str = "ctrl-lcb", *rest: Any, **named: Any
+        self, data: str | Path | LoggedDataset, agent: str = "ctrl-lcb", *rest: Any, **named: Any
     ):
-        if not isinstance(data, OfflineSet):
+        if not isinstance(data, LoggedDataset):
             data = open_set(data)
         super().__init__(data, agent, *rest, **named)

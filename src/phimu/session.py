@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet
-from phimu.data.sets.opening import open_set
+from phimu.data.logged import LoggedDataset
+from phimu.data.sets.opening import absolute, is_there, open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, NotFinite, Stopped
@@ -40,7 +40,9 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def load_run(path: Path, say: Any = _say, data: OfflineSet | None = None) -> tuple[RunConfig, Run]:
+def load_run(
+    path: Path, say: Any = _say, data: LoggedDataset | None = None
+) -> tuple[RunConfig, Run]:
     """A finished or broken-off run as it was at its last checkpoint; offline also with data."""
     config = load_config(path)
     saved = checkpoint.load_last(path, say)
@@ -52,7 +54,7 @@ def load_run(path: Path, say: Any = _say, data: OfflineSet | None = None) -> tup
 def new_run(
     config: RunConfig,
     task: Task | None = None,
-    data: OfflineSet | None = None,
+    data: LoggedDataset | None = None,
     devices: int = 1,
 ) -> Run:
     """The run of a configuration at its beginning.
@@ -103,11 +105,12 @@ class Order:
 
     def facts(self) -> dict[str, Any]:
         """Of a session that carries it out."""
-        return {"steps": self.last_step} | ({} if self.data is None else {"data": self.data})
+        data = {} if self.data is None else {"data": absolute(self.data)}
+        return {"steps": self.last_step} | data
 
 
 def train(
-    order: Order, output: Output, data: OfflineSet | None = None, devices: int = 1
+    order: Order, output: Output, data: LoggedDataset | None = None, devices: int = 1
 ) -> RunDirectory:
     """Carry out an order, from the last checkpoint if there is one.
 
@@ -154,16 +157,30 @@ def train(
     return directory
 
 
-def order_of(path: Path, steps: int | None = None) -> Order:
-    """What brings the run in a directory on: to where its last session was to end, or `steps`."""
+def order_of(path: Path, steps: int | None = None, data: str | None = None) -> Order:
+    """What brings the run in a directory on: to where its last session was to end, or `steps`.
+
+    `data` is where its logged data is now, if not where it was.
+    """
     config = load_config(path)
-    *_, last = sessions(path)
-    data = next((each["data"] for each in reversed(sessions(path)) if "data" in each), None)
+    if config.dataset is None and data is not None:
+        raise InputError(f"{path} was trained in {config.task}, not on data: leave --data out.")
+    if config.dataset is not None and data is None:
+        data = data_of(path)
+        if data is None or not is_there(data):
+            where = "an unknown place" if data is None else f"{data}, which is not there"
+            raise InputError(f"{path} learned from {where}: say where its data is with --data.")
     if steps is None:
+        last = (sessions(path) or [{}])[-1]
         if "steps" not in last:
             raise InputError(f"{path} does not say how far it was to be trained: give --steps.")
         steps = last["steps"] - Order(config, 0).last_step
     return Order(config, steps, data)
+
+
+def data_of(path: Path) -> str | None:
+    """Where the logged data of the run in a directory was when it was last trained, if it says."""
+    return next((each["data"] for each in reversed(sessions(path)) if "data" in each), None)
 
 
 def _compare_sessions(path: Path) -> None:

@@ -6,6 +6,8 @@ choice has no use for, such as a temperature, then cannot be set beside it.
 
 import difflib
 import importlib
+import types
+import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, field, fields, is_dataclass, replace
 from typing import Any, TypeVar
@@ -103,3 +105,72 @@ def _override(top: Any, left: dict[str, Any]) -> Any:
         elif is_dataclass(value):
             changed[each.name] = _override(value, left)
     return replace(top, **changed)
+
+
+def read(parts: Parts, texts: Mapping[str, str]) -> Parts:
+    """These settings with those of `texts` that they have, each of the type of its field.
+
+    8,8 is a tuple, none is None.
+    """
+    every = [each for top in parts for each, _ in walk(top)]
+    chosen_parts = {
+        each.name: texts[each.name] for each in every if choices(each) and each.name in texts
+    }
+    parts = override(parts, chosen_parts)
+    hints = {name: hint for top in parts for name, hint in _hints(top)}
+    plain = {name: text for name, text in texts.items() if name in hints}
+    return override(parts, {name: _value(name, hints[name], text) for name, text in plain.items()})
+
+
+def _hints(top: Any) -> Iterator[tuple[str, Any]]:
+    """The type of every field that is no part, of nested parts too."""
+    own = typing.get_type_hints(type(top))
+    for each in fields(top):
+        value = getattr(top, each.name)
+        if is_dataclass(value):
+            yield from _hints(value)
+        else:
+            yield each.name, own[each.name]
+
+
+def _value(name: str, hint: Any, text: str) -> Any:
+    """A setting from its text, of one of the types that its field allows."""
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for each in allowed:
+        try:
+            return _of_type(each, text)
+        except (ValueError, KeyError):
+            continue
+    raise InputError(f"{name} is {text!r}: give {' or '.join(_wanted(each) for each in allowed)}.")
+
+
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+def _of_type(wanted: Any, text: str) -> Any:
+    """ValueError or KeyError where the text is of no such type."""
+    inner = typing.get_args(wanted)
+    if typing.get_origin(wanted) is tuple:
+        each = text.split(",")
+        inner = inner[:1] * len(each) if Ellipsis in inner else inner
+        return tuple(_of_type(*pair) for pair in zip(inner, each, strict=True))
+    if typing.get_origin(wanted) is typing.Literal:
+        return inner[inner.index(text)]
+    if wanted in (int, float, str):
+        return wanted(text)
+    word = _WORDS[text.lower()]
+    if type(word) is not wanted:
+        raise ValueError
+    return word
+
+
+def _wanted(allowed: Any) -> str:
+    inner = typing.get_args(allowed)
+    if typing.get_origin(allowed) is tuple:
+        if Ellipsis in inner:
+            return "integers with commas between"
+        return " and ".join(_wanted(each) for each in inner) + " with a comma between"
+    if inner:
+        return f"one of {', '.join(inner)}"
+    kinds = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+    return kinds.get(allowed, "none")

@@ -1,12 +1,16 @@
-"""Sets of transitions with known answers, and the phases of an offline agent run on them."""
+"""Sets of transitions with known answers, and the phases of an agent run on them."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from phimu.agents import protocol
+from phimu.agents.protocol import Feed
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import Transitions
+from phimu.data.rows import split
+from phimu.normalisation import AsIs, normalise_batch
 from phimu.types import Spec
 
 
@@ -63,24 +67,37 @@ def walk():
 
 
 @pytest.fixture(scope="session")
-def learned():
+def learn_once():
+    """learn_once(agent, phase, state, data, key, seen): draw, normalise, update, as a run does."""
+
+    def learn(agent, phase, state, data, key, seen=AsIs()):  # noqa: B008 (it has no state)
+        drawn = protocol.draw(agent, phase, data, key)
+        batch = normalise_batch(seen, split(drawn.rows, data.spec))
+        others = {name: seen(observation) for name, observation in drawn.others.items()}
+        return agent.update(phase, state, Feed(batch, others, drawn.columns), key)
+
+    return learn
+
+
+@pytest.fixture(scope="session")
+def learned(learn_once):
     """learned(agent, data, updates): the state and metrics after all phases, the last that long.
 
     The state after each phase is put into `history`, if there is one.
     """
 
-    def learn(agent, data, updates, seed=0, history=None):
+    def learn(agent, data, updates, seed=0, history=None, seen=AsIs()):  # noqa: B008
         state = agent.init(data.spec, jax.random.PRNGKey(seed))
-        for phase, count in agent.phases:
-            state, data = agent.begin(phase, state, data)
+        for name, count, _ in protocol.phases(agent):
+            state, columns = protocol.begin(agent, name, state, data, seen, None)
             keys = jax.random.split(jax.random.PRNGKey(seed + 1), count or updates)
             state, metrics = jax.jit(
-                lambda state, data, keys, phase=phase: jax.lax.scan(
-                    lambda state, key: agent.learn(phase, state, data, key), state, keys
+                lambda state, data, keys, name=name: jax.lax.scan(
+                    lambda state, key: learn_once(agent, name, state, data, key, seen), state, keys
                 )
-            )(state, data, keys)
+            )(state, columns, keys)
             if history is not None:
-                history[phase] = state
+                history[name] = state
         return state, metrics
 
     return learn
@@ -90,8 +107,8 @@ def learned():
 def modes():
     """modes(agent, state, observations): the mode actions there."""
 
-    def act(agent, state, observation):
-        observation = jnp.asarray(observation, jnp.float32)
-        return np.asarray(agent.act(state.acting, observation, jax.random.PRNGKey(0), True))
+    def act(agent, state, observation, seen=AsIs()):  # noqa: B008
+        observation = seen(jnp.asarray(observation, jnp.float32))
+        return np.asarray(agent.policy(state).mode(observation))
 
     return act

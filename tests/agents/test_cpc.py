@@ -8,14 +8,16 @@ import pytest
 
 from phimu.agents.brac import PLANNER, Brac
 from phimu.agents.cpc import Cpc
-from phimu.planning.behaviour import BehaviourCloning
+from phimu.agents.protocol import Phase
+from phimu.planning.behaviour import BehaviourCloning, Regularisation
 from phimu.representation.predictive import PredictiveCoding
 
 AGENT = Cpc(
     PredictiveCoding(300, 16, (32,), window=4, embedding_learning_rate=3e-3),
     Brac(
         BehaviourCloning(300, (32,), behaviour_learning_rate=1e-2),
-        planner=replace(
+        Regularisation(behaviour_weight=0.02),
+        replace(
             PLANNER,
             actor_sizes=(32,),
             critic_width=32,
@@ -25,7 +27,6 @@ AGENT = Cpc(
             initial_entropy_weight=0.01,
             target_rate=0.1,
             discount=0.5,
-            behaviour_weight=0.02,
         ),
     ),
 )
@@ -46,7 +47,8 @@ def history(walk, learned):
 
 
 def test_phases():
-    assert AGENT.phases == (("representation", 300), ("behaviour", 300), ("policy", 0))
+    phases = Phase("representation", 300), Phase("behaviour", 300), Phase("policy")
+    assert AGENT.phases == phases
 
 
 def test_what_is_frozen_stays_bit_for_bit(history):
@@ -56,10 +58,10 @@ def test_what_is_frozen_stays_bit_for_bit(history):
     assert equal(coded.coding, cloned.coding)
     assert equal(coded.planned.planner, cloned.planned.planner)
     assert equal(coded.coding, planned.coding)
-    assert equal(cloned.planned.held_by, planned.planned.held_by)
+    assert equal(cloned.planned.behaviour, planned.planned.behaviour)
 
 
-def test_compares_with_later_observations_of_the_same_episode(walk, monkeypatch):
+def test_compares_with_later_observations_of_the_same_episode(walk, monkeypatch, learn_once):
     """Row by row against the set: s' is `offset` later, and whose episode ends before is out."""
     compared = []
 
@@ -72,7 +74,7 @@ def test_compares_with_later_observations_of_the_same_episode(walk, monkeypatch)
     everything = [np.asarray(x) for x in walk.rows_at(0, len(walk))]
     offsets, left_out = set(), 0
     for number in range(20):
-        AGENT.learn("representation", state, walk, jax.random.PRNGKey(number))
+        learn_once(AGENT, "representation", state, walk, jax.random.PRNGKey(number))
         observation, later, offset, valid = compared[-1]
         offsets.add(int(offset))
         for s, then, asked in zip(observation, later, valid, strict=True):
@@ -106,8 +108,17 @@ def test_plans_on_the_embedding(history, modes):
     assert (action[2:] < -0.2).all()
 
 
-def test_beginning_again_changes_nothing(walk):
-    agent = replace(AGENT, brac=replace(AGENT.brac, normalise_observations=True))
-    once = agent.begin("representation", agent.init(walk.spec, jax.random.PRNGKey(0)), walk)
-    assert equal(once, agent.begin("policy", *once))
-    assert not np.allclose(once[0].normaliser.variance, 1)
+def test_acting_needs_the_embedding_and_the_actor_alone(history):
+    """The policy is chosen from the state: its arrays are arrays of the state, bit for bit."""
+    state = history["policy"]
+    policy = AGENT.policy(state)
+    assert policy.network is state.coding.embedding.network
+    assert policy.actor is state.planned.planner.actor
+    observation = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
+    embedded = AGENT.embedding(state, observation)
+    np.testing.assert_array_equal(policy.mode(observation), policy.actor.mode(embedded))
+    key = jax.random.PRNGKey(0)
+    for one, other in zip(
+        policy.sample(observation, key), policy.actor.sample(embedded, key), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)

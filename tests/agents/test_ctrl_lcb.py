@@ -1,35 +1,38 @@
 """CTRL-LCB: its penalty and its two frozen parts against float64, and a careful choice."""
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from phimu.representation.learner import Contrastive
 
-from phimu.agents.ctrl_lcb import CHUNK, CtrlLcb, LcbState
+from phimu.agents.ctrl_lcb import CHUNK, CtrlLcb, CtrlLcbState
+from phimu.agents.protocol import Phase
+from phimu.agents.schedule import LOGGED_NORMALISED
 from phimu.confidence import Elliptical
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import Transitions
+from phimu.data.rows import split
 from phimu.errors import InputError
 from phimu.planning.behaviour import BehaviourCloning
 from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
-from phimu.training.offline import updates
+from phimu.training.learner import Learner, LearnerState
 from phimu.types import Spec
 
 SPEC = Spec(3, 2)
 AGENT = CtrlLcb(
-    representation=Contrastive(feature_sizes=(16,), feature_dim=8),
-    noise=Negatives(negatives=8, random_share=0.0),
+    representation=Contrastive(
+        noise=Negatives(negatives=8, random_share=0.0), feature_sizes=(16,), feature_dim=8
+    ),
     confidence=Elliptical(bonus_scale=3.0, ridge=0.5),
     behaviour=BehaviourCloning(behaviour_updates=10, behaviour_sizes=(16,)),
-    planner=SoftActorCritic(critic_width=16, actor_sizes=(16,), behaviour_weight=1.0),
+    planner=SoftActorCritic(critic_width=16, actor_sizes=(16,)),
     representation_updates=10,
-    normalise_observations=True,
 )
 
 
@@ -47,30 +50,43 @@ def random_set(rows: int, spec: Spec = SPEC, seed: int = 0) -> Transitions:
     )
 
 
-def begun(agent: CtrlLcb, rows: int = 200) -> tuple[LcbState, DeviceSet]:
-    """After the first phases, with what planning computes of the set."""
-    state, data = _begun(agent, rows)
-    return jax.tree.map(jnp.copy, state), data  # updates take their state away
+def learner_of(agent: CtrlLcb, data: DeviceSet, state: LearnerState | None = None) -> Learner:
+    """A learner that sees observations by the statistics of the set, from a state if given."""
+    learner = Learner(agent, SPEC, LOGGED_NORMALISED, seed=0)
+    learner.normalise_by(data.observations)
+    if state is not None:
+        learner.state = jax.tree.map(jnp.copy, state)  # updates take their state away
+    return learner
 
 
 @cache
-def _begun(agent: CtrlLcb, rows: int) -> tuple[LcbState, DeviceSet]:
+def begun(agent: CtrlLcb, rows: int = 200) -> tuple[LearnerState, DeviceSet]:
+    """After the first phases, with what planning computes of the set."""
     data = DeviceSet(random_set(rows), SPEC, batch_size=16)
-    state = agent.init(SPEC, jax.random.PRNGKey(0))
-    for phase, count in agent.phases[:-1]:
-        state, columns = agent.begin(phase, state, data)
-        state, _, _ = updates(agent, phase, state, columns, 0, 0, count)
-    return agent.begin("policy", state, data)
+    learner = learner_of(agent, data)
+    for phase, count, _ in agent.phases[:-1]:
+        columns = learner.begin(phase, data, 0)
+        assert columns is data  # only planning computes anything first
+        learner.learn_from(phase, columns, 0, count)
+    columns = learner.begin("policy", data, 0)
+    return learner.state, columns
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def learn(agent: CtrlLcb, phase: str, *rest):
-    return agent.learn(phase, *rest)
+@pytest.fixture(scope="module")
+def learn(learn_once):
+    """One update of a state that is normalised as its learner's is."""
+    compiled = jax.jit(learn_once, static_argnums=(0, 1))
+
+    def learn(agent, phase, state, data, key):
+        return compiled(agent, phase, state.agent, data, key, state.normaliser)
+
+    return learn
 
 
-def oracle_penalty(agent: CtrlLcb, state: LcbState, data: Transitions) -> np.ndarray:
+def oracle_penalty(agent: CtrlLcb, state: LearnerState, data: Transitions) -> np.ndarray:
     """min(scale sqrt(phi' Sigma^-1 phi), 2) of every row, by solving with Sigma in float64."""
-    phi = np.asarray(agent.phi(state, data.observation, data.action), np.float64)
+    seen = state.normaliser(data.observation)
+    phi = np.asarray(agent.phi(state.agent, seen, data.action), np.float64)
     phi /= np.linalg.norm(phi, axis=1, keepdims=True)
     sigma = phi.T @ phi + agent.confidence.ridge * np.eye(phi.shape[1])
     squares = np.sum(phi * np.linalg.solve(sigma, phi.T).T, axis=1)
@@ -83,7 +99,8 @@ def test_columns_are_phi_and_the_penalty_of_every_row(rows):
     expected = oracle_penalty(AGENT, state, random_set(rows))
     assert expected.std() > 0.01 * expected.mean()
     np.testing.assert_allclose(data.columns["penalty"], expected, rtol=1e-4)
-    phi = AGENT.phi(state, *data.rows_at(0, len(data))[:2])
+    observation, action, *_ = data.rows_at(0, len(data))
+    phi = AGENT.phi(state.agent, state.normaliser(observation), action)
     np.testing.assert_allclose(data.columns["phi"], phi, rtol=1e-5, atol=1e-6)
 
 
@@ -94,14 +111,20 @@ def test_normalises_by_the_statistics_of_the_set():
     np.testing.assert_allclose(state.normaliser.variance, observation.var(0), rtol=1e-4)
 
 
-def test_precomputed_columns_change_nothing():
+def test_phases():
+    phases = Phase("representation", 10), Phase("behaviour", 10), Phase("policy")
+    assert AGENT.phases == phases
+
+
+def test_precomputed_columns_change_nothing(learn):
     state, data = begun(AGENT)
-    plain = replace(AGENT, precompute=False)
-    bare, without = plain.begin("policy", state, DeviceSet(random_set(200), SPEC, 16))
+    plain, seen = replace(AGENT, precompute=False), state.normaliser
+    fresh = DeviceSet(random_set(200), SPEC, 16)
+    bare, without = plain.begin("policy", state.agent, fresh, seen, None)
     assert not without.columns
     key = jax.random.PRNGKey(3)
     one, metrics = learn(AGENT, "policy", state, data, key)
-    other, again = learn(plain, "policy", bare, without, key)
+    other, again = learn(plain, "policy", LearnerState(seen, bare), without, key)
     assert metrics.keys() == again.keys()
     for name, value in metrics.items():
         np.testing.assert_allclose(value, again[name], rtol=2e-4, atol=1e-6, err_msg=name)
@@ -109,7 +132,7 @@ def test_precomputed_columns_change_nothing():
         np.testing.assert_allclose(here, there, atol=1e-5)
 
 
-def test_the_critic_learns_reward_minus_penalty():
+def test_the_critic_learns_reward_minus_penalty(learn):
     """The first TD loss, by hand: both heads against r - penalty + discount min Q'."""
     agent = replace(AGENT, planner=replace(AGENT.planner, entropy_in_target=False))
     state, data = begun(agent)
@@ -117,17 +140,18 @@ def test_the_critic_learns_reward_minus_penalty():
     drawn = data.sample(key)
     rows = np.asarray(drawn.index)
     penalty = oracle_penalty(agent, state, random_set(200))[rows]
-    batch = drawn.batch
+    batch = split(drawn.rows, SPEC)
     noise, _ = jax.random.normal(key, (2, *batch.action.shape))
     following = state.normaliser(batch.next_observation)
-    action, _ = state.planner.actor.with_noise(following, noise)
-    phi = state.representation.slow.phi
-    heads = state.planner.slow_critic
+    planner = state.agent.planner
+    action, _ = planner.actor.with_noise(following, noise)
+    phi = state.agent.representation.slow.phi
+    heads = planner.slow_critic
     values = np.array([head(phi(following, action)) for head in heads], np.float64).min(0)
     target = np.asarray(batch.reward, np.float64) - penalty
     target += agent.planner.discount * (1 - np.asarray(batch.terminated)) * values
     here = phi(state.normaliser(batch.observation), batch.action)
-    both = np.array([head(here) for head in state.planner.critic], np.float64)
+    both = np.array([head(here) for head in planner.critic], np.float64)
     _, metrics = learn(agent, "policy", state, data, key)
     np.testing.assert_allclose(metrics["td_loss"], np.mean((both - target) ** 2), rtol=1e-4)
     np.testing.assert_allclose(metrics["penalty"], penalty.mean(), rtol=1e-4)
@@ -137,21 +161,23 @@ def test_each_phase_touches_its_own_part_only():
     state, data = begun(AGENT)
     parts = {"representation": "representation", "behaviour": "behaviour", "policy": "planner"}
     for phase, own in parts.items():
-        before = jax.tree.map(np.array, state)
-        state, _, made = updates(AGENT, phase, state, data, 0, 0, 3)
-        assert int(made) == 3
-        for name in LcbState._fields:
-            equal = eqx.tree_equal(
-                getattr(before, name), jax.tree.map(np.array, getattr(state, name))
-            )
+        learner = learner_of(AGENT, data, state)
+        assert learner.learn_from(phase, data, 0, 3) == 3
+        before, after = (jax.tree.map(np.array, each) for each in (state, learner.state))
+        assert eqx.tree_equal(before.normaliser, after.normaliser)
+        for name in CtrlLcbState._fields:
+            equal = eqx.tree_equal(getattr(before.agent, name), getattr(after.agent, name))
             assert bool(equal) == (name != own), (phase, name)
+        state = learner.state
 
 
 def test_to_begin_again_changes_nothing():
     state, data = begun(AGENT)
-    state, _, _ = updates(AGENT, "policy", state, data, 0, 0, 3)
-    again, columns = AGENT.begin("policy", state, DeviceSet(random_set(200), SPEC, 16))
-    assert eqx.tree_equal(again, state)
+    learner = learner_of(AGENT, data, state)
+    learner.learn_from("policy", data, 0, 3)
+    state, fresh = learner.state, DeviceSet(random_set(200), SPEC, 16)
+    again, columns = AGENT.begin("policy", state.agent, fresh, state.normaliser, None)
+    assert eqx.tree_equal(again, state.agent)
     assert eqx.tree_equal(columns, data)
 
 
@@ -162,28 +188,37 @@ def test_the_penalty_is_larger_away_from_the_data():
     columns = random_set(rows)
     action = np.stack([rng.uniform(-1, 1, rows), np.zeros(rows)], 1).astype(np.float32)
     data = DeviceSet(columns._replace(action=action), SPEC, 64)
-    agent = replace(AGENT, representation=Contrastive(feature_sizes=(64,), feature_dim=64))
-    state = agent.init(SPEC, jax.random.PRNGKey(0))
-    state, _ = agent.begin("representation", state, data)
-    state, _, _ = updates(agent, "representation", state, data, 0, 0, 200)
-    state, data = agent.begin("policy", state, data)
-    here = float(jnp.mean(data.columns["penalty"]))
-    away = agent.penalty(state, columns.observation, np.sign(rng.normal(size=(rows, 2))))
-    assert float(jnp.mean(away)) > 1.5 * here
+    wider = replace(AGENT.representation, feature_sizes=(64,), feature_dim=64)
+    agent = replace(AGENT, representation=wider)
+    learner = learner_of(agent, data)
+    learner.learn_from("representation", data, 0, 200)
+    begun = learner.begin("policy", data, 200)
+    here = float(jnp.mean(begun.columns["penalty"]))
+    away = np.sign(rng.normal(size=(rows, 2))).astype(np.float32)
+    assert learner.query("penalty", columns.observation, away).mean() > 1.5 * here
+    # On the set itself the query is the column.
+    known = learner.query("penalty", columns.observation, action)
+    np.testing.assert_allclose(known, begun.columns["penalty"], rtol=1e-4)
 
 
 def test_bad_settings_are_named():
-    with pytest.raises(InputError, match=r"random_share is 0\.5"):
-        CtrlLcb(noise=Negatives(random_share=0.5))
+    _, data = begun(AGENT)
+    of_random = CtrlLcb(Contrastive(noise=Negatives(random_share=0.5)))
+    with pytest.raises(InputError, match="random_share is above 0"):
+        of_random.draw("representation", data, jax.random.PRNGKey(0))
+    with pytest.raises(InputError, match="penalty_kernel is"):
+        CtrlLcb(penalty_kernel=(0, 0.5))
     with pytest.raises(InputError, match="representation_updates is 0"):
         CtrlLcb(representation_updates=0)
 
 
 def test_the_penalty_of_random_features_is_that_of_a_gaussian_kernel():
     """Many cosines: their inner products are the kernel, so the penalty is kernel regression's."""
-    agent = replace(AGENT, penalty_features=4_096, penalty_width=0.7)
+    agent = replace(AGENT, penalty_kernel=(4_096, 0.7))
     state, data = begun(agent, 60)
-    phi = np.asarray(agent.phi(state, *data.rows_at(0, len(data))[:2]), np.float64)
+    observation, action, *_ = data.rows_at(0, len(data))
+    phi = agent.phi(state.agent, state.normaliser(observation), action)
+    phi = np.asarray(phi, np.float64)
     half = len(phi) // 2
     width = 0.7 * np.median(np.linalg.norm(phi[:half] - phi[half:], axis=1))
     squares = np.sum((phi[:, None] - phi[None]) ** 2, axis=-1)

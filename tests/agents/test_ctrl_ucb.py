@@ -1,7 +1,7 @@
 """What an agent's step may and may not touch, and that it repeats."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import equinox as eqx
 import jax
@@ -9,17 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from phimu.agents.presets import override
-from phimu.representation.learner import Contrastive
 
 import phimu.environments  # noqa: F401  (registers the probes)
 from phimu.agents.ctrl_ucb import CtrlUcb
+from phimu.agents.protocol import Feed, Phase
+from phimu.agents.schedule import Collection, Schedule
 from phimu.confidence import Elliptical
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.normalisation import RunningNormaliser
+from phimu.networks import TanhGaussian
+from phimu.normalisation import AsIs, RunningNormaliser
 from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
+from phimu.representation.ratio import Exponential
+from phimu.settings import override
+from phimu.training.learner import Learner, LearnerState
 from phimu.training.online import OnlineRun
 from phimu.types import Batch, Spec
 
@@ -50,17 +55,17 @@ def random_batch(seed, rewards_seed):
         reward=of_planner.normal(size=64).astype(np.float32),
         next_observation=rng.uniform(-1, 1, (64, 1)).astype(np.float32),
         terminated=of_planner.integers(2, size=64).astype(np.float32),
+        truncated=np.zeros(64, np.float32),
     )
-    return batch, rng.uniform(-1, 1, (16, 1)).astype(np.float32)
+    return Feed(batch, {"negatives": rng.uniform(-1, 1, (16, 1)).astype(np.float32)})
 
 
 CONTRAST_ONLY = CtrlUcb(  # nothing else to learn phi by: no reward head, no bonus
-    Contrastive(feature_dim=32, feature_sizes=(32,)),
-    Negatives(16),
+    Contrastive(noise=Negatives(16), feature_dim=32, feature_sizes=(32,)),
     Elliptical(bonus_scale=0.0),
     SoftActorCritic(critic_width=32, actor_sizes=(32,), critic_learning_rate=1e-2),
 )
-UPDATE = jax.jit(CONTRAST_ONLY.update)
+UPDATE = jax.jit(lambda *rest: CONTRAST_ONLY.update("policy", *rest))
 
 
 def test_planning_leaves_phi_bit_identical():
@@ -70,8 +75,8 @@ def test_planning_leaves_phi_bit_identical():
     for t in range(20):
         for which in range(2):
             key = jax.random.PRNGKey(1_000 * which + t)
-            data = random_batch(t, rewards_seed=1_000 * which + t)
-            states[which], _ = UPDATE(states[which], *data, key)
+            feed = random_batch(t, rewards_seed=1_000 * which + t)
+            states[which], _ = UPDATE(states[which], feed, key)
     assert equal(states[0].representation, states[1].representation)
     assert not equal(states[0].planner.critic, states[1].planner.critic)
     assert not equal(states[0].planner.actor, states[1].planner.actor)
@@ -82,11 +87,11 @@ def test_the_planner_reads_the_slow_phi():
     state = CONTRAST_ONLY.init(SPEC, jax.random.PRNGKey(0))
     slow = jax.tree.map(lambda x: 1.1 * x, state.representation.slow)
     moved = state._replace(representation=state.representation._replace(slow=slow))
-    data, key = random_batch(0, 0), jax.random.PRNGKey(0)
-    one, other = (UPDATE(s, *data, key)[0] for s in (state, moved))
+    feed, key = random_batch(0, 0), jax.random.PRNGKey(0)
+    one, other = (UPDATE(s, feed, key)[0] for s in (state, moved))
     assert equal(one.representation.features, other.representation.features)
     assert not equal(one.planner.critic, other.planner.critic)
-    pair = data[0].observation, data[0].action
+    pair = feed.batch.observation, feed.batch.action
     np.testing.assert_array_equal(
         CONTRAST_ONLY.phi(other, *pair), other.representation.slow.phi(*pair)
     )
@@ -100,7 +105,7 @@ def test_the_planner_alone_changes_nothing_but_itself():
     slow_phi, planner = state.representation.slow.phi, state.planner
     update = jax.jit(lambda p, batch, key: agent.planner.update(p, slow_phi, batch, key))
     for t in range(50):
-        planner, _ = update(planner, random_batch(t, t)[0], jax.random.PRNGKey(t))
+        planner, _ = update(planner, random_batch(t, t).batch, jax.random.PRNGKey(t))
     assert equal(state.representation, before)
     assert not equal(planner.critic, state.planner.critic)
 
@@ -122,10 +127,12 @@ def certain():
 
 
 def actions(certain, uniform_mix, deterministic=False):
-    agent = replace(CONTRAST_ONLY, uniform_mix=uniform_mix)
-    observation = jnp.zeros((4_000, 1))
-    chosen = agent.act(certain.acting, observation, jax.random.PRNGKey(1), deterministic)
-    return np.asarray(chosen)[:, 0]
+    schedule = Schedule(Collection(uniform_mix=uniform_mix))
+    learner = Learner(CONTRAST_ONLY, SPEC, schedule, seed=0)
+    learner.state = LearnerState(AsIs(), certain)
+    observation = np.zeros((4_000, 1), np.float32)
+    chosen = learner.mode()(observation) if deterministic else learner.act(observation, 1)
+    return chosen[:, 0]
 
 
 def test_uniform_mix_of_one_is_uniform(certain):
@@ -151,7 +158,7 @@ def test_evaluation_uses_the_mode(certain):
 @pytest.mark.parametrize("share", [-0.1, 1.1])
 def test_a_share_outside_zero_and_one_is_refused(share):
     with pytest.raises(InputError, match="uniform_mix"):
-        CtrlUcb(uniform_mix=share)
+        Collection(uniform_mix=share)
 
 
 # Normalisation
@@ -177,17 +184,30 @@ def test_normaliser_has_the_mean_and_variance_of_all_it_has_seen():
 TRACES = Counter()
 
 
+class CountedActor(eqx.Module):
+    """An actor that counts how often it is traced, which is how often acting is compiled."""
+
+    actor: TanhGaussian
+
+    def mode(self, observation):
+        TRACES["mode"] += 1
+        return self.actor.mode(observation)
+
+    def sample(self, observation, key):
+        TRACES["sample"] += 1
+        return self.actor.sample(observation, key)
+
+
 @dataclass(frozen=True)
 class Counted(CtrlUcb):
-    """CTRL-UCB that counts how often its step is traced, which is how often it is compiled."""
+    """CTRL-UCB that counts how often its step is traced, and its actor's."""
 
-    def update(self, state, batch, noise, key):
+    def update(self, phase, state, feed, key):
         TRACES["update"] += 1
-        return super().update(state, batch, noise, key)
+        return super().update(phase, state, feed, key)
 
-    def act(self, acting, observation, key, deterministic):
-        TRACES["deterministic" if deterministic else "act"] += 1
-        return super().act(acting, observation, key, deterministic)
+    def policy(self, state):
+        return CountedActor(super().policy(state))
 
 
 def test_one_trace_per_step_and_the_bonus_is_part_of_the_value(tiny):
@@ -200,26 +220,31 @@ def test_one_trace_per_step_and_the_bonus_is_part_of_the_value(tiny):
             "refresh_every": 5,
             "covariance_sample": 50,
             "normalise_observations": True,
-            "raw_beside_phi": True,
+            "beside_phi": "scaled_pair",
             "planner_rows": 32,
             "uniform_mix": 0.1,
         },
     )
-    parts = {name: getattr(chosen.settings, name) for name in chosen.settings.__dataclass_fields__}
+    parts = {field.name: getattr(chosen.settings, field.name) for field in fields(chosen.settings)}
     TRACES.clear()
     run = OnlineRun(
         Counted(**parts), open_task("phimu/probe-ConstantReward-v0"), chosen.schedule, seed=0
     )
+    counts = set()
     for _ in range(300):
         run.advance()
         if run.step in (210, 290):
             run.policy()(np.zeros(1, np.float32))
-        assert all(count == 1 for count in TRACES.values()), f"{TRACES} after {run.step} steps"
-    assert TRACES == {"update": 1, "act": 1, "deterministic": 1}
+        counts.add(TRACES["update"])
+        assert TRACES["sample"] <= 1, f"{TRACES} after {run.step} steps"
+        assert TRACES["mode"] <= 1, f"{TRACES} after {run.step} steps"
+    # One program of several updates: its body is traced for its shapes and for itself, and then,
+    # whatever number of updates there is until the covariance is due, never again.
+    assert len(counts - {0}) == 1, f"the update was traced anew: {counts}"
+    assert (TRACES["sample"], TRACES["mode"]) == (1, 1)
 
     where = np.zeros((3, 1), np.float32), np.array([[-0.5], [0.0], [0.5]], np.float32)
-    bonus = np.asarray(run.agent.bonus(run.state, *where))
-    value = np.asarray(run.agent.q_value(run.state, *where))
+    bonus, value = (run.learner.query(name, *where) for name in ("bonus", "q_value"))
     assert (bonus > 0.3).all()
     np.testing.assert_allclose(value, 1.0 + bonus, atol=0.1)
     assert float(run.metrics["bonus_loss"]) < 0.05
@@ -248,15 +273,26 @@ def test_one_seed_is_one_run_and_two_seeds_are_two(tiny, agent):
     assert not equal(first.replay.rows, other.replay.rows)
 
 
+# The covariance's clock
+
+
+def test_the_covariance_has_a_clock_where_there_is_a_bonus():
+    assert CONTRAST_ONLY.phases == (Phase("policy"),)
+    curious = replace(CONTRAST_ONLY, confidence=Elliptical(bonus_scale=1.0, refresh_every=7))
+    assert curious.phases == (Phase("policy", begin_every=7),)
+
+
 # (s, a) beside phi
 
 
 def test_raw_pairs_weigh_as_much_as_phi_in_the_critic():
     """Q of a linear critic by hand: (s, a) times sqrt(d / (observation_dim + action_dim))."""
     agent = CtrlUcb(
-        Contrastive(feature_dim=45, feature_sizes=(8,), phi_output="unit_variance"),
+        Contrastive(
+            ratio=Exponential(phi_output="unit_variance"), feature_dim=45, feature_sizes=(8,)
+        ),
         planner=SoftActorCritic(critic="linear", actor_sizes=(8,)),
-        raw_beside_phi=True,
+        beside_phi="scaled_pair",
     )
     state = agent.init(Spec(3, 2), jax.random.PRNGKey(0))
     rng = np.random.default_rng(0)

@@ -1,16 +1,17 @@
-"""Every agent finds the known answers of the probe environments, through the online loop."""
+"""Every agent that learns online finds the known answers of the probes, through the loop."""
 
 import numpy as np
 import pytest
 
 import phimu.environments  # noqa: F401  (registers the probes)
+from phimu.agents import learners
 from phimu.environments.task import open_task
 from phimu.training.online import OnlineRun
 
 DISCOUNT = 0.8
 STEPS = 300  # a hundred of them with four updates each
 
-pytestmark = pytest.mark.parametrize("agent", ["sac", "ctrl-ucb-m", "ctrl-ucb-l"])
+pytestmark = pytest.mark.parametrize("agent", learners(logged=False))
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ class Answers:
             self.action(*observations) if action is None else np.full(len(observations), action)
         )
         columns = [np.asarray(x, np.float32)[:, None] for x in (observations, actions)]
-        return np.asarray(self.run.agent.q_value(self.run.state, *columns))
+        return self.run.learner.query("q_value", *columns)
 
 
 def test_constant_reward(learn):

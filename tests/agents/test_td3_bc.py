@@ -8,8 +8,11 @@ import numpy as np
 import optax
 import pytest
 
+from phimu.agents.protocol import POLICY, phases
 from phimu.agents.td3_bc import Td3Bc
+from phimu.data.rows import split
 from phimu.errors import InputError
+from phimu.normalisation import RunningNormaliser
 
 RATE = 1.0
 HERE = np.linspace(-0.9, 0.9, 7)[:, None]
@@ -52,26 +55,32 @@ def q_values(critic, observation, action):
     return np.stack([network(critic[part], x)[:, 0] for part in (slice(6), slice(6, 12))])
 
 
+def by_statistics(data):
+    """The normaliser of a run on this set."""
+    return RunningNormaliser(data.spec.observation_dim).of(data.observations)
+
+
 @pytest.fixture(scope="module")
-def step(walk):
+def step(walk, learn_once):
     """(before, after, metrics, batch, key of the noise) of the update with a number: 1 or 2."""
-    state, data = SETTINGS.begin("policy", SETTINGS.init(walk.spec, jax.random.PRNGKey(0)), walk)
+    state = SETTINGS.init(walk.spec, jax.random.PRNGKey(0))
     # Biases off zero, where ReLU has no slope, and slow copies that differ.
     critic, actor = (jax.tree.map(lambda x: x + 0.1, x) for x in (state.critic, state.slowly.actor))
     slow_actor, slow_critic = (jax.tree.map(lambda x: 0.5 * x, x) for x in (actor, critic))
     slowly = state.slowly._replace(actor=actor, slow_actor=slow_actor, slow_critic=slow_critic)
-    learn = jax.jit(SETTINGS.learn, static_argnums=0)
+    learn = jax.jit(learn_once, static_argnums=(0, 1))
     state, steps = state._replace(critic=critic, slowly=slowly), []
-    everything = np.asarray(data.observations, np.float64)
+    everything, seen_by = np.asarray(walk.observations, np.float64), by_statistics(walk)
     for number in (1, 2):
         key = jax.random.PRNGKey(number)
-        batch = jax.tree.map(lambda x: np.asarray(x, np.float64), data.sample(key).batch)
+        drawn = split(walk.sample(key).rows, walk.spec)
+        batch = jax.tree.map(lambda x: np.asarray(x, np.float64), drawn)
         seen = [
             (x - everything.mean(axis=0)) / np.sqrt(everything.var(axis=0) + 1e-6)
             for x in (batch.observation, batch.next_observation)
         ]
         batch = batch._replace(observation=seen[0], next_observation=seen[1])
-        after, metrics = learn("policy", state, data, key)
+        after, metrics = learn(SETTINGS, "policy", state, walk, key, seen_by)
         steps.append((state, after, metrics, batch, key))
         state = after
     return lambda number: steps[number - 1]
@@ -130,34 +139,37 @@ def test_actor_and_slow_copies_change_at_every_second_update(step):
             np.testing.assert_allclose(now, was + 0.1 * (ahead - was), rtol=1e-5, atol=1e-6)
 
 
-def test_the_actor_is_not_computed_when_it_is_not_due(walk):
+def test_the_actor_is_not_computed_when_it_is_not_due(walk, learn_once):
     """The compiled update holds a conditional; a select would compute both branches."""
     state = SETTINGS.init(walk.spec, jax.random.PRNGKey(0))
-    learn = jax.jit(SETTINGS.learn, static_argnums=0)
-    program = learn.lower("policy", state, walk, jax.random.PRNGKey(0)).compile().as_text()
+    learn = jax.jit(learn_once, static_argnums=(0, 1))
+    lowered = learn.lower(SETTINGS, "policy", state, walk, jax.random.PRNGKey(0))
+    program = lowered.compile().as_text()
     assert " conditional(" in program
 
 
 def test_stays_near_the_set_and_improves_on_it(bandit, learned, modes):
     """Logged actions lie within 0.6 and reward grows with them; nothing is known beyond."""
     data = bandit(lambda s, a: 4 * a)
-    state, _ = learned(replace(QUICK, value_weight=0.1), data, 600)
-    careful = modes(QUICK, state, HERE)
+    seen = by_statistics(data)
+    state, _ = learned(replace(QUICK, value_weight=0.1), data, 600, seen=seen)
+    careful = modes(QUICK, state, HERE, seen)
     assert careful.min() > 0.05
     assert careful.max() < 0.6
 
 
 def test_finds_the_best_action_inside_the_set(bandit, learned, modes):
-    state, _ = learned(QUICK, bandit(lambda s, a: -10 * (a - 0.2 * s) ** 2), 800)
-    np.testing.assert_allclose(modes(QUICK, state, HERE), 0.2 * HERE, atol=0.07)
-    value = QUICK.q_value(state, HERE.astype(np.float32), (0.2 * HERE).astype(np.float32))
+    data = bandit(lambda s, a: -10 * (a - 0.2 * s) ** 2)
+    seen = by_statistics(data)
+    state, _ = learned(QUICK, data, 800, seen=seen)
+    np.testing.assert_allclose(modes(QUICK, state, HERE, seen), 0.2 * HERE, atol=0.07)
+    value = QUICK.q_value(state, seen(HERE.astype(np.float32)), (0.2 * HERE).astype(np.float32))
     np.testing.assert_allclose(value, 0.0, atol=0.1)
 
 
-def test_beginning_again_changes_nothing(walk):
-    state = QUICK.init(walk.spec, jax.random.PRNGKey(0))
-    once = QUICK.begin("policy", state, walk)
-    assert equal(once, QUICK.begin("policy", *once))
+def test_one_phase_and_nothing_to_begin():
+    assert phases(QUICK) == POLICY
+    assert not hasattr(QUICK, "begin")
 
 
 def test_an_actor_that_never_learns_is_refused():

@@ -7,7 +7,7 @@ import offline_peers
 import our_td3_bc
 from phimu.agents.td3_bc import Td3Bc
 from phimu.errors import InputError
-from phimu.speed.offline import HOPPER, random_set
+from phimu.speed.offline import BATCH, HOPPER, random_set
 
 
 def test_theirs_runs_in_turns_with_ours(monkeypatch, fake_venv):
@@ -42,8 +42,8 @@ def test_ours_is_timed_on_the_same_rows(monkeypatch, tmp_path):
     timed = []
 
     class Timed:
-        def __init__(self, agent, given):
-            timed.append((agent, given))
+        def __init__(self, chosen, given):
+            timed.append((chosen, given))
 
         def seconds(self, count):
             return [count, 2 * count]
@@ -51,7 +51,8 @@ def test_ours_is_timed_on_the_same_rows(monkeypatch, tmp_path):
     monkeypatch.setattr(our_td3_bc, "Timed", Timed)
     found = our_td3_bc.measure({"data": tmp_path / "set.npz", "steps": 3})
     assert found == {"seconds": [3, 6]}
-    [(agent, given)] = timed
-    assert agent == Td3Bc()
+    [(chosen, given)] = timed
+    assert chosen.settings == Td3Bc()
+    assert chosen.schedule.batch_size == BATCH
     for expected, column in zip(rows, given, strict=True):
         np.testing.assert_array_equal(column, expected)

@@ -77,7 +77,7 @@ def test_the_table_is_printed_and_the_json_written(monkeypatch, tmp_path, fake_v
 
     def run(*arguments):
         given = [*asked, *arguments]
-        return peers.run("Peers.", "peers", "peers", (), peers.peer_speeds, given)
+        return peers.run_peers("Peers.", "peers", "peers", (), peers.peer_speeds, given)
 
     assert run() == 0
     printed = capsys.readouterr().out.splitlines()

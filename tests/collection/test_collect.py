@@ -10,20 +10,22 @@ import jax
 import numpy as np
 import pytest
 
-from phimu.agents.ctrl_ucb import CtrlUcb
-from phimu.agents.presets import override, preset
 from phimu.agents.sac import Sac
+from phimu.cli import main
 from phimu.collection import sets
 from phimu.collection.collect import collect, policy_of_run, replay_of_run
 from phimu.collection.dense_policy import from_acting, from_npz, random_actions
 from phimu.collection.sets import check_out, origin_of, save_set
+from phimu.data.sets.opening import open_set
 from phimu.data.sets.writing import Origin
 from phimu.environments.task import open_task
 from phimu.errors import InputError, Stopped
-from phimu.normalisation import Acting
+from phimu.normalisation import Acting, normaliser
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.runs import checkpoint
+from phimu.runs.config import RunConfig
 from phimu.runs.stopping import Stop
+from phimu.settings import override
 from phimu.training.online import OnlineRun
 from phimu.types import Spec
 
@@ -31,15 +33,15 @@ SPEC = Spec(3, 2)
 MAZE = "phimu/FourRooms-v0"
 
 
-def acting_state(agent, seed: int = 0) -> Acting:
+def acting_state(agent, normalise: bool = False, seed: int = 0) -> Acting:
     """Acting after the normaliser has seen something and the biases are not all zero."""
-    state = agent.init(SPEC, jax.random.PRNGKey(seed))
+    policy = agent.policy(agent.init(SPEC, jax.random.PRNGKey(seed)))
     seen = 3 + 2 * jax.random.normal(jax.random.PRNGKey(1), (50, 3))
     actor = jax.tree.map(
         lambda x: x + 0.1 * jax.random.normal(jax.random.PRNGKey(x.size), x.shape),
-        state.acting.actor,
+        policy,
     )
-    return Acting(state.normaliser.include(seen), actor)
+    return Acting(normaliser(normalise, 3).include(seen), actor)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
@@ -48,24 +50,21 @@ def test_numpy_acts_like_the_agent(normalise: bool, activation, layer_norm: bool
     planner = SoftActorCritic(
         "three_layer", 16, (16, 8), activation=activation, planner_layer_norm=layer_norm
     )
-    agent = Sac(planner, normalise_observations=normalise)
-    acting = acting_state(agent)
-    policy = from_acting(agent, acting)
+    acting = acting_state(Sac(planner), normalise)
+    policy = from_acting(acting)
     rng = np.random.default_rng(0)
     for observation in 20 * rng.standard_normal((50, 3), np.float32):  # far ones are clipped
-        mode = agent.act(acting, observation, jax.random.PRNGKey(0), True)
+        mode = acting.act(observation, jax.random.PRNGKey(0), True)
         np.testing.assert_allclose(policy.mode(observation, rng), mode, atol=1e-5)
         noise = np.random.default_rng(7).standard_normal(2, np.float32)
-        sample, _ = acting.actor.with_noise(acting.normaliser(observation), noise)
+        sample, _ = acting.policy.with_noise(acting.normaliser(observation), noise)
         sampled = policy(observation, np.random.default_rng(7))
         np.testing.assert_allclose(sampled, sample, atol=1e-5)
         assert sampled.dtype == np.float32
 
 
 def test_the_uniform_share_is_kept() -> None:
-    agent = override(preset("ctrl-ucb-m", "small"), {"uniform_mix": 1.0, "actor_sizes": (4,)})[0]
-    assert isinstance(agent, CtrlUcb)
-    policy = from_acting(agent, acting_state(agent))
+    policy = from_acting(acting_state(Sac(SoftActorCritic(actor_sizes=(4,)))), uniform_mix=1.0)
     rng = np.random.default_rng(0)
     actions = np.array([policy(np.zeros(3, np.float32), rng) for _ in range(4000)])
     np.testing.assert_allclose(actions.std(axis=0), 1 / np.sqrt(3), atol=0.02)
@@ -226,9 +225,7 @@ def trained(tmp_path: Path, steps: int, buffer: int, tiny) -> tuple[OnlineRun, P
     return run, tmp_path
 
 
-def config_of(run: OnlineRun):
-    from phimu.session import RunConfig
-
+def config_of(run: OnlineRun) -> RunConfig:
     return RunConfig(MAZE, "sac", run.agent, run.schedule, run.seed)
 
 
@@ -248,6 +245,38 @@ def test_the_policy_and_the_replay_of_a_run(tmp_path: Path, tiny) -> None:
     assert len(replay_of_run(config_of(run), saved, run.task.spec, until=20).reward) == 3
     with pytest.raises(InputError, match="until is 10, but the buffer holds the steps from 17"):
         replay_of_run(config_of(run), saved, run.task.spec, until=10)
+
+
+class Still(Counting):
+    """Nothing ever changes: where an episode was cut cannot be seen in the observations."""
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple:
+        super().reset()
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple:
+        _, *rest = super().step(action)
+        return np.zeros(2, np.float32), *rest
+
+
+def test_data_replay_writes_the_flags_that_the_environment_gave(tmp_path: Path) -> None:
+    """Nothing is guessed; only the episode that was open ends with the dataset."""
+    gymnasium.register("Still-v0", Still, disable_env_checker=True)
+    run, out = tmp_path / "run", tmp_path / "replay.hdf5"
+    words = "train Still-v0 --agent sac --actor-sizes 4 --critic-width 4 --learning-starts 100"
+    words += " --buffer-size 30 --steps 40 --evaluate-every 0 --quiet --run-dir"
+    try:
+        assert main([*words.split(), str(run)]) == 0
+        assert main(["data", "replay", str(run), "--out", str(out)]) == 0
+    finally:
+        del gymnasium.registry["Still-v0"]
+    rows = open_set(out).transitions
+    # Episodes of 4 and 3 steps in turn; the buffer holds the steps from 10 on.
+    lengths, cut, ended = [4, 3] * 6, [], []
+    for number, last in enumerate(np.cumsum(lengths) - 1):
+        (ended if number % 2 else cut).append(int(last) - 10)
+    assert np.flatnonzero(rows.terminated).tolist() == [row for row in ended if 0 <= row < 30]
+    assert np.flatnonzero(rows.truncated).tolist() == [row for row in cut if 0 <= row < 30] + [29]
 
 
 def counted_set(tmp_path: Path) -> tuple[Path, Origin]:
@@ -298,6 +327,7 @@ from pathlib import Path
 import numpy as np
 from phimu.data.sets import writing
 from phimu.data.logged import Transitions
+from phimu.cli import main
 from phimu.collection import sets
 
 zeros = np.zeros((9, 1), np.float32)

@@ -20,10 +20,49 @@ ODD = Maze(size=17.3, wall_thickness=0.7, door_width=1.1, door_positions=(0.31, 
 
 
 def move(start, displacement, maze=MAZE):
-    """One move, by both paths, which must agree bit for bit."""
+    """One move, alone, in an array and by `moved`, which must agree bit for bit."""
     one = maze.move_one(*map(float, start), *map(float, displacement))
-    assert maze.move(np.array([start]), np.array([displacement]))[0].tolist() == list(one)
+    for many in (maze.move, lambda *rows: moved(maze, *rows)):
+        rows = np.array([start], np.float64), np.array([displacement], np.float64)
+        assert many(*rows)[0].tolist() == list(one)
     return one
+
+
+def moved(maze, start, delta):
+    """`Maze.move` of rows on the floor once more, all rows and walls at a time.
+
+    A segment meets an open rectangle if their bounding boxes overlap and it has entered both slabs
+    before it leaves either. The columns are the walls of the cross, then the boundary in x and y.
+    """
+    end = start + delta
+    s, d, e = start[:, None, :], delta[:, None, :], end[:, None, :]
+    overlap = ((np.minimum(s, e) < maze.high) & (np.maximum(s, e) > maze.low)).all(axis=-1)
+    near, far = np.where(d > 0, maze.low, maze.high), np.where(d > 0, maze.high, maze.low)
+    boundary = np.where(delta > 0, maze.size, 0.0)  # [N, 2]
+    leaves = (end < 0.0) | (end > maze.size)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        enter = np.where(d == 0, -np.inf, (near - s) / d)  # [N, walls, 2]
+        leave = np.where(d == 0, np.inf, (far - s) / d)
+        out = np.where(leaves, np.minimum((boundary - start) / delta, 1.0), np.inf)
+    entry = enter.max(axis=-1)
+    time = np.where(overlap & (entry < leave.min(axis=-1)), np.minimum(entry, 1.0), np.inf)
+    axis = (enter[..., 1] > enter[..., 0]).astype(int)
+    face = np.take_along_axis(near, axis[..., None], axis=-1)[..., 0]
+    times = np.concatenate([time, out], axis=-1)
+    faces = np.concatenate([face, boundary], axis=-1)
+    axes = np.concatenate([axis, np.broadcast_to([0, 1], boundary.shape)], axis=-1)
+    rows, first = np.arange(len(start)), times.argmin(axis=-1)
+    hit = times[rows, first]
+    with np.errstate(invalid="ignore"):
+        stopped = start + hit[:, None] * delta
+    stopped[rows, axes[rows, first]] = faces[rows, first]
+    position = np.clip(np.where(np.isfinite(hit)[:, None], stopped, end), 0.0, maze.size)
+    for low, high in zip(maze.low, maze.high, strict=True):  # what rounding left inside
+        inside = np.flatnonzero(((position > low) & (position < high)).all(axis=-1))
+        depth = np.concatenate([position[inside] - low, high - position[inside]], axis=-1)
+        nearest = depth.argmin(axis=-1)
+        position[inside, nearest % 2] = np.concatenate([low, high])[nearest]
+    return position
 
 
 @pytest.mark.parametrize(
@@ -154,14 +193,13 @@ def test_pushing_against_a_wall_for_long_never_gets_through(maze):
     np.testing.assert_array_equal(position[:, 0], low_wall[0])
 
 
-def test_one_row_and_many_rows_agree_on_random_moves():
+def test_random_moves_end_where_all_walls_at_a_time_say():
     rng = np.random.default_rng(1)
     start = ODD.uniform_positions(3000, rng)
     for _ in range(3):  # later rounds start on faces
         delta = rng.normal(0, 4, start.shape)
         ends = ODD.move(start, delta)
-        one = [ODD.move_one(*s, *d) for s, d in zip(start.tolist(), delta.tolist(), strict=True)]
-        np.testing.assert_array_equal(ends, one)
+        np.testing.assert_array_equal(ends, moved(ODD, start, delta))
         start = ends
 
 
@@ -243,7 +281,7 @@ def rollout(seed, **kwargs):
     return np.array([env.reset(seed=seed)[0]] + [env.step(action)[0] for action in actions])
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"random_start": True}, {"start_spread": 0.5}])
+@pytest.mark.parametrize("kwargs", [{}, {"random_start": True}])
 def test_a_seed_fixes_the_episode_bit_for_bit(kwargs):
     first = rollout(1, **kwargs)
     np.testing.assert_array_equal(first, rollout(1, **kwargs))
@@ -324,27 +362,16 @@ def test_render_shows_walls_goal_and_agent_with_y_up():
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"size": 0}, "size must be a positive number"),
-        ({"size": "big"}, "size must be a positive number"),
-        ({"wall_thickness": -1.0}, "wall_thickness must be a positive number"),
-        ({"wall_thickness": 20.0}, "wall_thickness must be below size"),
-        ({"door_width": 12.0}, r"door_width must be at most 9\.5"),
-        ({"door_width": 0.0}, "door_width must be a positive number"),
-        ({"door_positions": (0.25, 0.5)}, r"within \[10\.5, 20\]"),
-        ({"door_positions": (0.01, 0.75)}, r"within \[0, 9\.5\]"),
-        ({"door_positions": 0.25}, "door_positions must be two fractions"),
-        ({"door_positions": (0.1, 0.2, 0.3)}, "door_positions must be two fractions"),
         ({"noise": -1.0}, "noise must be"),
         ({"noise": math.nan}, "noise must be"),
         ({"top_speed": 0.0}, "top_speed must be"),
-        ({"time_interval": math.inf}, "time_interval must be"),
+        ({"top_speed": math.inf}, "top_speed must be"),
         ({"start": (10.0, 10.0)}, "start must be on the floor"),
         ({"start": (21.0, 1.0)}, "start must be on the floor"),
         ({"start": (math.nan, 1.0)}, "start must be on the floor"),
         ({"start": 3.0}, "start must be two numbers"),
         ({"goal": (10.0, 2.0)}, "goal must be on the floor"),
         ({"goal_radius": 0.0}, "goal_radius must lie in"),
-        ({"start_spread": -1.0}, "start_spread must be"),
         ({"reward": "shaped"}, "reward must be one of sparse, dense"),
         ({"render_mode": "human"}, "render_mode must be"),
     ],

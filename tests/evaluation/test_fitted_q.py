@@ -1,16 +1,19 @@
 """Fitted Q evaluation against values by linear algebra, on a chain of two states."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.agents.offline_presets import OFFLINE_AGENTS, offline_preset
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.agents import learners, preset
+from phimu.agents.protocol import Feed
+from phimu.confidence import Elliptical
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
 from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate, returns_to_go, starts
+from phimu.normalisation import Acting, AsIs
 from phimu.types import Batch
 
 DISCOUNT = 0.9
@@ -20,17 +23,23 @@ TO_ONE = np.array([[0.2, 0.9], [0.7, 0.4]])
 END = np.array([[0.0, 0.1], [0.05, 0.0]])
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """1 in state 0 and -1 in state 1; or, not deterministic, either with half a chance."""
 
-    def act(self, acting, observation, key, deterministic):
-        if deterministic:
-            return -observation
-        return jnp.sign(jax.random.uniform(key, observation.shape, minval=-1.0))
+    weight: jax.Array  # of no use but to be there
+
+    def mode(self, observation):
+        return -observation
+
+    def sample(self, observation, key):
+        return jnp.sign(jax.random.uniform(key, observation.shape, minval=-1.0)), None
 
 
-def logged(rows: int, seed: int = 0) -> OfflineSet:
+def chosen() -> Acting:
+    return Acting(AsIs(), Chosen(jnp.ones(3)))
+
+
+def logged(rows: int, seed: int = 0) -> LoggedDataset:
     """Uniformly random actions, episodes cut after 50 steps. The observation is -1 or 1."""
     rng = np.random.default_rng(seed)
     table, state, length, episode = [], 0, 0, 0
@@ -50,7 +59,7 @@ def logged(rows: int, seed: int = 0) -> OfflineSet:
     transitions = Transitions(
         *signs[:2], columns[2].astype(np.float32), signs[2], *flags, columns[6].astype(np.int32)
     )
-    return OfflineSet(transitions, "chain", "arrays", "0" * 64)
+    return LoggedDataset(transitions, "chain", "arrays", "0" * 64)
 
 
 def exact(policy: np.ndarray) -> np.ndarray:
@@ -62,12 +71,12 @@ def exact(policy: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def data() -> OfflineSet:
+def data() -> LoggedDataset:
     return logged(20_000)
 
 
 def settings(deterministic: bool = True) -> FittedQ:
-    return FittedQ(Chosen(), DISCOUNT, deterministic, (32,), learning_rate=1e-3, target_rate=0.05)
+    return FittedQ(DISCOUNT, deterministic, (32,), learning_rate=1e-3, target_rate=0.05)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +85,7 @@ def settings(deterministic: bool = True) -> FittedQ:
 )
 def test_finds_the_value_of_another_policy_than_the_one_that_logged(data, deterministic, policy):
     done = []
-    found = estimate(settings(deterministic), None, data, 3_000, progress=done.append)
+    found = estimate(settings(deterministic), chosen(), data, 3_000, progress=done.append)
     expected = exact(policy)[0]  # every episode begins in state 0
     uniform = exact(np.full((2, 2), 0.5))[0]
     assert abs(exact(np.array([[0.0, 1.0], [1.0, 0.0]]))[0] / uniform - 1) > 0.5
@@ -88,28 +97,21 @@ def test_finds_the_value_of_another_policy_than_the_one_that_logged(data, determ
 
 
 def test_nothing_of_the_policy_is_taken_away_and_the_same_seed_is_the_same_estimate(data):
-    acting = {"weight": jnp.ones(3)}
+    acting = chosen()
     first = estimate(settings(), acting, data, 7, seed=1)
     assert estimate(settings(), acting, data, 7, seed=1) == first
     assert estimate(settings(), acting, data, 7, seed=2) != first
-    np.testing.assert_array_equal(acting["weight"], np.ones(3))
+    np.testing.assert_array_equal(acting.policy.weight, np.ones(3))
 
 
 def test_one_update_by_hand(data):
     """The loss: mean squared distance to r + discount (1 - terminated) Q', in its own units."""
     fitted = settings()
-    state = fitted.init(None, data, seed=0)
+    state = fitted.init(chosen(), data, seed=0)
     rows = data.transitions
-
-    class Whole:
-        """Draws every transition once."""
-
-        @staticmethod
-        def sample(key):
-            batch = Batch(*rows[:4], rows.terminated.astype(np.float32))
-            return type("Drawn", (), {"batch": batch})
-
-    _, metrics = fitted.learn("fit", state, Whole, jax.random.PRNGKey(0))
+    flags = (column.astype(np.float32) for column in (rows.terminated, rows.truncated))
+    whole = Batch(*rows[:4], *flags)  # every transition once
+    _, metrics = fitted.update("fit", state, Feed(whole), jax.random.PRNGKey(0))
 
     def q(observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         inputs = np.concatenate([state.normaliser(observation), action], axis=1)
@@ -124,9 +126,13 @@ def test_one_update_by_hand(data):
     np.testing.assert_allclose(metrics["fit_loss"], np.mean(error**2), rtol=1e-4)
 
 
-@pytest.mark.parametrize("agent", OFFLINE_AGENTS)
+@pytest.mark.parametrize("agent", learners(logged=True))
 def test_the_discount_is_the_agents_own(agent):
-    assert discount_of(offline_preset(agent, "small").settings) == 0.99
+    assert discount_of(preset(agent, "small", logged=True).settings) == 0.99
+
+
+def test_without_a_discount_of_its_own_an_agent_is_given_one():
+    assert discount_of(Elliptical()) == FittedQ().discount
 
 
 def test_returns_to_go_are_those_of_each_episode(data):
@@ -143,12 +149,12 @@ def test_returns_to_go_are_those_of_each_episode(data):
 
 def test_constant_rewards_and_bad_numbers(data):
     rows = data.transitions
-    nothing = OfflineSet(rows._replace(reward=0 * rows.reward), "zero", "arrays", "0" * 64)
-    found = estimate(settings(), None, nothing, 1_000)
+    nothing = LoggedDataset(rows._replace(reward=0 * rows.reward), "zero", "arrays", "0" * 64)
+    found = estimate(settings(), chosen(), nothing, 1_000)
     assert found["estimated_value"] == pytest.approx(0.0, abs=0.02)
-    huge = OfflineSet(rows._replace(reward=rows.reward * 1e38), "huge", "arrays", "0" * 64)
+    huge = LoggedDataset(rows._replace(reward=rows.reward * 1e38), "huge", "arrays", "0" * 64)
     with (
         pytest.raises(InputError, match="scale the reward of the data"),
         np.errstate(over="ignore"),
     ):
-        estimate(settings(), None, huge, 5)
+        estimate(settings(), chosen(), huge, 5)

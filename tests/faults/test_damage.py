@@ -18,8 +18,9 @@ def filled(step: int) -> Replay:
     replay = Replay(SPEC, 40, 10)
     rng = np.random.default_rng(0)
     for _ in range(step):
-        numbers = rng.normal(size=9)
-        replay.add(numbers[:3], numbers[3:5], numbers[5], numbers[6:], False)
+        numbers = rng.normal(size=10)
+        flags = False, bool(numbers[9] > 0)
+        replay.add(numbers[:3], numbers[3:5], numbers[5], numbers[6:9], *flags)
     return replay
 
 

@@ -112,7 +112,8 @@ def npz(trace: Path) -> bytes:
 def columns(rows: int, dtype: type = np.float32, **more: np.ndarray) -> bytes:
     shapes = {"observation": (3,), "action": (2,), "reward": (), "next_observation": (3,)}
     arrays = {name: np.zeros((rows, *shape), dtype) for name, shape in shapes.items()}
-    return save(arrays | {"terminated": np.zeros(rows, dtype)} | more)
+    flags = {name: np.zeros(rows, dtype) for name in ("terminated", "truncated")}
+    return save(arrays | flags | more)
 
 
 ARRAYS, FACTS = "arrays.safetensors", "facts.json"

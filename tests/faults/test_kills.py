@@ -156,7 +156,7 @@ def end_once(agent: str, run: Path, number: signal.Signals, after: float) -> boo
     said = child.stderr.read()
     if code == 128 + number:
         assert time.monotonic() - begin < 10
-        assert "the same command resumes" in said
+        assert "re-run to resume" in said
         assert said.count("\n") == 1
     else:
         assert code in (0, -number), said  # over, or the signal came before training began

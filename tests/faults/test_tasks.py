@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import phimu.environments  # noqa: F401 (registers the ids)
-from phimu.agents.presets import override, preset
+from phimu.agents import preset
 from phimu.environments.task import open_task
 from phimu.runs import checkpoint
+from phimu.settings import override
 from phimu.training.online import OnlineRun
 
 FEW = ("mbbl/HopperET-v0",)

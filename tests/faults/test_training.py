@@ -19,15 +19,19 @@ import pytest
 from safetensors.numpy import load_file
 
 from phimu import session
-from phimu.agents.presets import override, preset
+from phimu.agents import preset
+from phimu.agents.protocol import Drawn, Feed
 from phimu.cli import main
 from phimu.environments.task import open_task
 from phimu.errors import InputError, NotFinite, Stopped
+from phimu.normalisation import AsIs
 from phimu.runs import checkpoint
 from phimu.runs.lock import locked
 from phimu.runs.log import MetricsLog, read_metrics
-from phimu.training.online import FINITE, OnlineRun, update
-from phimu.types import Batch
+from phimu.settings import override
+from phimu.training.learner import LearnerState, Program, updates
+from phimu.training.online import OnlineRun
+from phimu.types import Spec
 
 TINY = {
     **{"actor_sizes": (8,), "critic_width": 8, "feature_dim": 8, "feature_sizes": (8,)},
@@ -278,7 +282,7 @@ def test_loss_that_is_not_finite_stops_the_run(
     assert str(file) in error
     batch = load_file(file)
     assert batch["reward"].max() > 1e18
-    assert batch.keys() >= {"observation", "action", "next_observation", "terminated", "noise"}
+    assert batch.keys() >= {"observation", "action", "next_observation", "terminated", "negatives"}
     assert saved_step(run) == 40
     assert all(row["step"] <= 45 for row in read_metrics(run / "metrics.jsonl"))
 
@@ -287,15 +291,19 @@ def test_loss_that_is_not_finite_stops_the_run(
 class Overflowing:
     """An agent whose loss is finite while its gradient is the greatest reward."""
 
-    def update(self, state: jax.Array, batch: Batch, key: jax.Array) -> tuple:
-        return state, {"td_loss": jnp.ones(()), "critic_gradient": jnp.max(batch.reward)}
+    def update(self, phase: str, state: jax.Array, feed: Feed, key: jax.Array) -> tuple:
+        return state, {"td_loss": jnp.ones(()), "critic_gradient": jnp.max(feed.batch.reward)}
 
 
 @pytest.mark.parametrize("value", [1.0, np.inf, np.nan])
 def test_one_flag_stands_for_losses_and_gradients(value: float) -> None:
-    batch = Batch(*np.full((5, 2), value, np.float32))
-    _, metrics = update(Overflowing(), jnp.zeros(1), 0, 0, batch)
-    assert bool(metrics[FINITE]) == np.isfinite(value)
+    state = LearnerState(AsIs(), jnp.zeros(1))
+    program = Program(
+        Overflowing(), "policy", jax.tree.structure(state), Spec(1, 1), False, True, None
+    )
+    drawn = Drawn(np.full((5, 6), value, np.float32))
+    *_, finite = updates(program, 1, jax.tree.leaves(state), drawn, 0, 0, 1)
+    assert bool(finite) == np.isfinite(value)
 
 
 def test_every_gradient_has_its_norm_in_the_log(undisturbed: bytes) -> None:
@@ -327,7 +335,7 @@ def test_what_is_not_finite_is_never_saved(place: str, tmp_path: Path) -> None:
         run.replay.rows.reward[33] = np.nan
         match = "reward has a number that is not finite"
     else:
-        run.state = jax.tree.map(lambda leaf: leaf * np.float32("nan"), run.state)
+        run.learner.state = jax.tree.map(lambda leaf: leaf * np.float32("nan"), run.state)
         match = "agent/.* has a number that is not finite"
     if place == "action":
         with pytest.raises(InputError, match=r"action\[0\] is nan"):
@@ -362,7 +370,7 @@ def test_stopped_within_an_evaluation_makes_it_later(
         with monkeypatch.context() as patch:
             patch.setattr(session, "evaluate", stopped)
             assert train(run, until, evaluate_every=20) == 128 + signal.SIGTERM
-        assert "stopped by SIGTERM; the same command resumes" in capsys.readouterr().err
+        assert "stopped by SIGTERM; re-run to resume" in capsys.readouterr().err
         assert saved_step(run) == saved
     if end_first:
         assert train(run, 47, evaluate_every=20) == 0

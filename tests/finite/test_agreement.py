@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from phimu.confidence import Elliptical
-from phimu.finite import estimators, models
+from phimu.finite import estimators, exact, models
+from phimu.finite.collecting import draw
 from phimu.finite.ctrl_ucb import bonus
-from phimu.finite.fitting import log_marginal
-from phimu.finite.precision import exact
+from phimu.finite.estimators import log_marginal
 from phimu.representation import losses, ratio
 
 NEGATIVES = 9
@@ -20,7 +20,7 @@ def problem():
     mdp = models.random_low_rank(6, 3, 4)
     mu = mdp.mu * np.random.default_rng(1).uniform(0.2, 3, (6, 1))  # so that Z is not 1
     everywhere = np.full((6, 3), 1 / 18)
-    sample = estimators.draw(np.random.default_rng(0), mdp, everywhere, 50, NEGATIVES)
+    sample = draw(np.random.default_rng(0), mdp, everywhere, 50, NEGATIVES)
     drawn = np.stack([np.repeat(np.arange(6), row.astype(int)) for row in sample.negatives])
     pair = np.eye(18, dtype=np.float32)[sample.observation * 3 + sample.action]
     phi = pair @ mdp.phi.reshape(18, 4).astype(np.float32)
@@ -32,17 +32,19 @@ def problem():
 
 def deep_ratios(phi, after, noise):
     """Log ratios of the positives [n] and the negatives [n, K] as the learner computes them."""
-    temperature = jnp.ones(())
-    positive = jnp.diagonal(ratio.linear(phi, after, temperature))
-    rows = [ratio.linear(phi[i : i + 1], noise[i], temperature)[0] for i in range(len(phi))]
-    return positive, jnp.stack(rows)
+
+    def linear(phi, mu):
+        return ratio.log_ratio(ratio.Linear(), phi, mu, jnp.ones(mu.shape[1]), None)
+
+    rows = [linear(phi[i : i + 1], noise[i])[0] for i in range(len(phi))]
+    return jnp.diagonal(linear(phi, after)), jnp.stack(rows)
 
 
 @pytest.mark.parametrize("name", ["ranking", "binary"])
 def test_losses_agree(name, problem):
     mdp, log_ratio, sample, deep = problem
     rows = log_ratio[sample.observation, sample.action]
-    expected = exact(estimators.LOSSES[name])(rows, sample, mdp.base_measure, 0.3).mean()
+    expected = exact(getattr(estimators, name))(rows, sample, mdp.base_measure, 0.3).mean()
     found = losses.LOSSES[name](*deep_ratios(*deep), NEGATIVES, jnp.float32(0.3))
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
@@ -67,7 +69,7 @@ def test_maximum_likelihood_of_normalised_models_agrees(problem):
 
 @pytest.mark.parametrize(
     ("model", "bonus_scale"),
-    [(models.river_swim(5), 3.0), (models.random_low_rank(6, 3, 4), 8.0)],
+    [(models.coins(5, 2, 0.2), 3.0), (models.random_low_rank(6, 3, 4), 8.0)],
     ids=["one-hot", "low rank"],
 )
 def test_bonuses_agree(model, bonus_scale):
@@ -85,7 +87,7 @@ def test_bonuses_agree(model, bonus_scale):
 
 def test_bonus_of_a_table_counts_its_visits():
     """With phi = e_(s,a) the covariance is diagonal: alpha / sqrt(n(s, a) + ridge), at most 2."""
-    table = models.river_swim(5)
+    table = models.coins(5, 2, 0.2)
     visits = np.random.default_rng(0).integers(0, 40, (5, 2))
     expected = np.minimum(3.0 / np.sqrt(visits + 1.0), 2.0)
     np.testing.assert_allclose(exact(bonus)(table.phi, visits, 3.0, 1.0), expected, rtol=1e-12)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from phimu.finite import exact
 from phimu.finite.collecting import collect, count, geometric
 from phimu.finite.models import random_low_rank
 from phimu.finite.planning import occupancy
-from phimu.finite.precision import exact
 
 SIZE = 40_000
 
@@ -26,7 +26,7 @@ def frequencies(mdp, chosen, uniform_action):
 
     data = exact(drawn)(np.array([0, 7], np.uint32))
     found = np.zeros(mdp.transition.shape)
-    np.add.at(found, tuple(data), 1 / SIZE)
+    np.add.at(found, data[:3], 1 / SIZE)
     np.testing.assert_allclose(exact(lambda new: count(new, 5, 3))(data), found * SIZE)
     return found
 

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 
 from phimu.errors import InputError
+from phimu.finite import exact
 from phimu.finite.ctrl_lcb import (
     behaviour_cloning,
     coverage,
-    one_hot_pairs,
     penalised_plan,
     penalty,
 )
 from phimu.finite.ctrl_ucb import Constants
 from phimu.finite.models import cliff, coins
 from phimu.finite.planning import evaluate, occupancy, policy_iteration
-from phimu.finite.precision import exact
 
 CONSTANTS = Constants(log_models=20.0, bonus_factor=0.05, ridge_factor=0.01)
 JUMP = 2
@@ -77,7 +76,7 @@ def test_coverage_of_pairs_is_the_sum_of_the_ratios():
         occupancy(mdp.transition, mdp.start, mdp.discount, rng.dirichlet(np.ones(3), 4))
         for _ in range(2)
     )
-    found = exact(lambda one, two: coverage(one_hot_pairs(4, 3), one, two))(one, two)
+    found = coverage(mdp.phi, one, two)
     assert found == pytest.approx((one / two).sum())
 
 
@@ -85,7 +84,7 @@ def test_coverage_counts_directions_not_pairs():
     phi = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.6, 0.8], [1.0, 0.0]]])
     data = np.array([[0.5, 0.5], [0.0, 0.0]])
     wanted = np.array([[0.0, 0.0], [1.0, 0.0]])
-    assert exact(coverage)(phi, wanted, data) == pytest.approx(2 * (0.36 + 0.64))
+    assert coverage(phi, wanted, data) == pytest.approx(2 * (0.36 + 0.64))
 
 
 def test_cloning_repeats_the_data():

@@ -1,26 +1,32 @@
 """Estimates: known maxima, and NCE near the maximum likelihood when K is large."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.finite import models
-from phimu.finite.estimators import LOSSES, binary, draw, maximum_likelihood, ranking
-from phimu.finite.fitting import (
+from phimu.finite import exact, models
+from phimu.finite.collecting import draw
+from phimu.finite.estimators import (
     Factors,
-    exponential,
+    binary,
     fit,
     linear,
     linear_features,
+    maximum_likelihood,
     probabilities,
-    table,
-    total_losses,
+    ranking,
 )
 from phimu.finite.mdp import transition_of
-from phimu.finite.precision import exact
 
 OBSERVATIONS, ACTIONS, DIM = 5, 2, 2
 PAIRS = np.full((OBSERVATIONS, ACTIONS), 1 / (OBSERVATIONS * ACTIONS))
 MDP = models.random_low_rank(OBSERVATIONS, ACTIONS, DIM, seed=1)
+
+
+def table(logits, base_measure):
+    """A number for each (s, a, s'), normalised: phi = e_(s,a) and all mu that sum to one."""
+    return jax.nn.log_softmax(logits, axis=2) - jnp.log(base_measure)[None, None]
 
 
 def sampled(negatives, size=1_000, seed=0):
@@ -93,7 +99,7 @@ def test_binary_needs_a_z_that_is_the_same_everywhere():
     sample = draw(rng, mdp, PAIRS, 1_000, 20_000)
 
     def model(mu, base_measure):
-        return exponential(Factors(phi, mu), base_measure)
+        return phi @ mu.T
 
     best, likely, chosen = (
         estimate(loss, model, np.zeros((OBSERVATIONS, DIM)), sample)[0]
@@ -110,49 +116,3 @@ def test_linear_features_are_a_linear_mdp():
     ratio = exact(linear)(random_factors(), MDP.base_measure)
     expected = transition_of(phi, mu, MDP.base_measure)
     np.testing.assert_allclose(np.exp(ratio) * MDP.base_measure, expected, rtol=1e-12)
-
-
-def test_exponential_ratio_is_left_as_it_is():
-    factors = random_factors()
-    ratio = exact(exponential)(factors, MDP.base_measure)
-    np.testing.assert_allclose(ratio[2, 1, 3], factors.phi[2, 1] @ factors.mu[3])
-    rows = exact(probabilities)(ratio, MDP.base_measure)
-    np.testing.assert_allclose(rows.sum(axis=2), 1)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_the_true_model_is_found_among_candidates(name):
-    every = [models.random_low_rank(OBSERVATIONS, ACTIONS, DIM, seed=seed) for seed in range(6)]
-    ratios = np.log(np.stack([mdp.transition for mdp in every]) / MDP.base_measure)
-    totals = total_losses(LOSSES[name], ratios, sampled(16, 400), MDP.base_measure)
-    assert totals.shape == (6,)
-    assert totals.argmin() == 1
-
-
-def test_a_candidate_that_rules_out_the_data_is_out():
-    never = np.where(np.arange(OBSERVATIONS) == 0, -np.inf, 0.0)
-    impossible = np.broadcast_to(never, MDP.transition.shape)
-    ratios = np.stack([impossible, np.log(MDP.transition / MDP.base_measure)])
-    for loss in LOSSES.values():
-        totals = total_losses(loss, ratios, sampled(4), MDP.base_measure)
-        assert np.isposinf(totals[0])
-        assert np.isfinite(totals[1])
-
-
-def test_each_candidate_has_the_normaliser_that_suits_it():
-    ratio = np.log(MDP.transition / MDP.base_measure)
-    sample = sampled(16)
-    totals = total_losses(binary, np.stack([ratio, ratio + 3.0]), sample, MDP.base_measure)
-    assert totals[0] == pytest.approx(totals[1], rel=1e-12)
-    rows = ratio[sample.observation, sample.action]
-    grid = [exact(binary)(rows, sample, MDP.base_measure, c).sum() for c in np.linspace(-2, 2, 81)]
-    assert totals[0] <= min(grid) + 1e-9
-
-
-@pytest.mark.parametrize("name", ["maximum_likelihood", "ranking"])
-def test_totals_of_two_samples_add_up(name):
-    ratios = np.log(MDP.transition / MDP.base_measure)[None]
-    parts = [sampled(4, 100, seed) for seed in range(2)]
-    both = type(parts[0])(*(np.concatenate(pair) for pair in zip(*parts, strict=True)))
-    totals = [total_losses(LOSSES[name], ratios, x, MDP.base_measure)[0] for x in (*parts, both)]
-    assert totals[0] + totals[1] == pytest.approx(totals[2], rel=1e-12)

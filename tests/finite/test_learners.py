@@ -6,16 +6,21 @@ import jax
 import numpy as np
 import pytest
 
-from phimu.finite.collecting import Transitions
-from phimu.finite.estimators import Sample, draw, maximum_likelihood, ranking
+from phimu.finite import exact
+from phimu.finite.collecting import Transitions, draw
+from phimu.finite.estimators import maximum_likelihood, ranking
 from phimu.finite.learners import noise, shifts_by, tables_by_likelihood
-from phimu.finite.models import block_mdp
-from phimu.finite.precision import exact
+from phimu.finite.models import through_latents
 
 
 @pytest.fixture(scope="module")
 def mdp():
-    return block_mdp(latents=3, actions=3, per_latent=2, seed=2)
+    """A random MDP of three latent states, each seen as one of two observations of its own."""
+    rng = np.random.default_rng(2)
+    phi = np.repeat(rng.dirichlet(np.ones(3), (3, 3)), 2, axis=0)
+    emission = np.kron(np.eye(3), np.ones(2))
+    emission[emission > 0] = rng.dirichlet(np.ones(2), 3).reshape(-1)
+    return through_latents(phi, emission, rng.uniform(size=3), emission[0], 0.9)
 
 
 KEY = np.asarray(jax.random.PRNGKey(5))
@@ -42,7 +47,7 @@ def test_finite_class_gives_the_best_of_all_its_models(mdp, loss, negatives):
     rng = np.random.default_rng(0)
     data = draw(rng, mdp, np.full((6, 3), 1 / 18), 60, 0)
     drawn = exact(lambda key: noise(key, mdp.base_measure, 60, negatives))(KEY)
-    sample = Sample(*data[:3], drawn.astype(np.float64))
+    sample = data._replace(negatives=drawn.astype(np.float64))
 
     def total(transition):
         rows = np.log(transition / mdp.base_measure)[sample.observation, sample.action]

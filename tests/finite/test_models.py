@@ -11,11 +11,9 @@ from phimu.finite.planning import evaluate, policy_iteration
 
 MODELS = {
     "tabular": lambda seed: random_table(seed),
-    "river swim": lambda seed: models.river_swim(4 + seed),
     "low rank": lambda seed: models.random_low_rank(9, 3, 4, seed=seed),
-    "block": lambda seed: models.block_mdp(3, 2, 4, seed=seed),
     "lock": lambda seed: models.combination_lock(3, 4, 2, seed=seed),
-    "noisy lock": lambda seed: models.combination_lock(4, 3, noise=0.2, decoy=0.1, seed=seed),
+    "lock with a decoy": lambda seed: models.combination_lock(4, 3, decoy=0.1, seed=seed),
     "lock of one level": lambda seed: models.combination_lock(1, 3, seed=seed),
 }
 
@@ -55,29 +53,6 @@ def test_table_has_unit_vectors_and_s_times_p():
     np.testing.assert_allclose(mdp.mu[4, 2 * 3 + 1], 5 * mdp.transition[3, 1, 4])
 
 
-def test_one_swims_right_when_the_future_counts_and_rests_when_not():
-    far = policy_iteration(*models.river_swim(6, 0.99)[:2], 0.99)
-    np.testing.assert_array_equal(far.policy.argmax(axis=1), 1)
-    swim = models.river_swim(6, 0.5)
-    near = policy_iteration(swim.transition, swim.reward, 0.5)
-    assert near.policy[0].argmax() == 0
-    assert near.value[0] == pytest.approx(0.005 / 0.5)
-    every = []
-    for choice in product(range(2), repeat=6):
-        moves, paid = swim.transition[range(6), choice], swim.reward[range(6), choice]
-        every.append(np.linalg.solve(np.eye(6) - 0.5 * moves, paid))
-    np.testing.assert_allclose(near.value, np.max(every, axis=0))
-
-
-def test_block_names_the_latent_state_and_no_other_block_moves_differently():
-    mdp = models.block_mdp(3, 2, 4)
-    latent = np.arange(12) // 4
-    for s in range(12):
-        np.testing.assert_array_equal(mdp.phi[s], mdp.phi[4 * latent[s]])
-        assert np.all(mdp.mu[s, np.arange(3) != latent[s]] == 0)
-        assert mdp.mu[s, latent[s]] > 0
-
-
 @pytest.mark.parametrize("per_latent", [1, 3])
 def test_lock_opens_with_one_sequence(per_latent):
     horizon, actions = 4, 5
@@ -103,13 +78,6 @@ def test_nothing_is_paid_after_the_goal():
     np.testing.assert_array_equal(mdp.transition[[goal, end]][..., end], 1)
 
 
-def test_noise_lets_the_walk_slip_within_a_level():
-    mdp = models.combination_lock(2, 3, noise=0.3)
-    bad = 2
-    np.testing.assert_allclose(mdp.transition[bad, 0, 3:6], [0.1, 0.1, 0.8])
-    assert mdp.transition[bad, 0].sum() == pytest.approx(1)
-
-
 def test_decoy_is_paid_for_the_first_wrong_action_only():
     plain, tempting = (models.combination_lock(3, 4, decoy=decoy) for decoy in (0.0, 0.1))
     extra = tempting.reward - plain.reward
@@ -121,12 +89,11 @@ def test_decoy_is_paid_for_the_first_wrong_action_only():
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (lambda: models.river_swim(1), "length"),
-        (lambda: models.river_swim(discount=1.0), "discount"),
+        (lambda: models.coins(4, 2, 0.1, discount=1.0), "discount"),
         (lambda: models.combination_lock(0, 2), "horizon"),
-        (lambda: models.block_mdp(2, 0, 2), "actions"),
+        (lambda: models.combination_lock(2, 0), "actions"),
         (lambda: models.random_low_rank(4, 2, 0), "feature_dim"),
-        (lambda: models.combination_lock(2, 2, noise=2.0), "noise"),
+        (lambda: models.combination_lock(2, 2, decoy=2.0), "reward"),
     ],
 )
 def test_impossible_sizes_are_refused(make, word):

@@ -5,14 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.finite.planning import (
-    evaluate,
-    greedy,
-    occupancy,
-    policy_iteration,
-    value_iteration,
-)
-from phimu.finite.precision import exact
+from phimu.finite import exact
+from phimu.finite.planning import evaluate, greedy, occupancy, policy_iteration
 
 
 def chain(length, discount):
@@ -33,11 +27,10 @@ def random_mdp(seed, observations=7, actions=3):
     return transition, rng.uniform(size=(observations, actions)), policy
 
 
-@pytest.mark.parametrize("plan", [value_iteration, policy_iteration])
 @pytest.mark.parametrize("discount", [0.0, 0.9, 0.999])
-def test_chain_has_its_closed_form(plan, discount):
+def test_chain_has_its_closed_form(discount):
     transition, reward, discount = chain(5, discount)
-    found = plan(transition, reward, discount)
+    found = policy_iteration(transition, reward, discount)
     expected = discount ** np.arange(4, -1, -1.0) / (1 - discount)
     np.testing.assert_allclose(found.value, expected, rtol=1e-9, atol=1e-9)
     if discount > 0:
@@ -46,10 +39,13 @@ def test_chain_has_its_closed_form(plan, discount):
 
 def test_value_and_policy_iteration_agree():
     transition, reward, _ = random_mdp(0)
-    slow = value_iteration(transition, reward, 0.95)
+    value = np.zeros(7)
+    for _ in range(600):  # 0.95^600 is below 1e-13
+        action_value = reward + 0.95 * transition @ value
+        value = action_value.max(axis=1)
     quick = policy_iteration(transition, reward, 0.95)
-    np.testing.assert_allclose(slow.value, quick.value, atol=2e-10)
-    np.testing.assert_array_equal(slow.policy, quick.policy)
+    np.testing.assert_allclose(value, quick.value, atol=2e-10)
+    np.testing.assert_array_equal(action_value.argmax(axis=1), quick.policy.argmax(axis=1))
     np.testing.assert_allclose(quick.action_value.max(axis=1), quick.value, atol=1e-12)
 
 

@@ -12,7 +12,14 @@ import scipy.stats
 from scipy.special import logsumexp
 
 from phimu.errors import InputError
-from phimu.planning.behaviour import BehaviourCloning, Mixture, cross_entropy, kl_primal
+from phimu.planning.behaviour import (
+    DIVERGENCES,
+    BehaviourCloning,
+    Mixture,
+    Regularisation,
+    cross_entropy,
+    kl_primal,
+)
 from phimu.types import Spec
 
 SPEC = Spec(3, 2)
@@ -191,6 +198,22 @@ def test_divergences(start):
     for divergence, expected in ((cross_entropy, -log_b), (kl_primal, log_pi - log_b)):
         computed = divergence(start.policy)(observation, action, log_pi)
         np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_a_planner_is_handed_the_divergence_from_the_clone_and_its_weights(start, name):
+    observation, action = batch_of()
+    log_pi = np.linspace(-1, 1, B).astype(np.float32)
+    held = Regularisation(name, 0.7, value_scale=2.5, value_penalty=True).near(start.policy)
+    assert (held.weight, held.value_scale, held.value_penalty) == (0.7, 2.5, True)
+    expected = DIVERGENCES[name](start.policy)(observation, action, log_pi)
+    np.testing.assert_array_equal(held.divergence(observation, action, log_pi), expected)
+
+
+@pytest.mark.parametrize("bad", [{"behaviour_weight": -1.0}, {"value_scale": 0.0}])
+def test_bad_weights_are_refused(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        Regularisation(**bad)
 
 
 @pytest.mark.parametrize("field", ["behaviour_updates", "behaviour_components"])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.planning.critics import CRITICS, twin, values
+from phimu.planning.critics import CRITICS, beside, smaller, twin, values
 
 D, WIDTH, B = 5, 7, 6
 
@@ -81,3 +81,44 @@ def test_twins_start_apart(name):
     critic = twin(name, D, WIDTH, jax.random.PRNGKey(0), "elu", False)
     both = np.asarray(values(critic, jnp.ones((3, D))))
     assert (np.abs(both[0] - both[1]) > 1e-3).all()
+
+
+def test_the_smaller_value_is_that_of_each_row():
+    critic, phi = made("two_layer"), np.random.default_rng(0).normal(size=(B, D))
+    both = np.asarray(values(critic, jnp.asarray(phi, jnp.float32)))
+    np.testing.assert_array_equal(smaller(critic, jnp.asarray(phi, jnp.float32)), both.min(axis=0))
+    assert 0 < (both[0] < both[1]).sum() < B  # now the one, now the other
+
+
+# What a critic reads beside phi
+
+PHI = np.arange(16, dtype=np.float32).reshape(2, 8)
+PAIR = np.array([[0.5]], np.float32).repeat(2, 0), np.array([[-1.0], [0.25]], np.float32)
+
+
+def test_nothing_beside_phi_is_phi():
+    np.testing.assert_array_equal(beside(PHI, "nothing", *PAIR), PHI)
+
+
+@pytest.mark.parametrize(("how", "times"), [("pair", 1), ("scaled_pair", 2)])  # sqrt(8 / 2)
+def test_the_pair_beside_phi_as_it_is_and_as_loud_as_phi(how, times):
+    """Exact: all these numbers are multiples of powers of two."""
+    found = beside(PHI, how, *PAIR)
+    np.testing.assert_array_equal(found[:, :8], PHI)
+    np.testing.assert_array_equal(found[:, 8:], times * np.array([[0.5, -1.0], [0.5, 0.25]]))
+
+
+def test_at_unit_variance_the_scaled_pair_weighs_as_much_as_phi():
+    """Sums of squares of both halves, whatever their sizes."""
+    rng = np.random.default_rng(0)
+    phi, observation, action = (rng.choice([-1.0, 1.0], (4, n)) for n in (45, 3, 2))
+    found = np.asarray(beside(phi, "scaled_pair", observation, action))
+    assert found.shape == (4, 50)
+    np.testing.assert_allclose((found[:, :45] ** 2).sum(axis=1), 45.0)
+    np.testing.assert_allclose((found[:, 45:] ** 2).sum(axis=1), 45.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["nothing", "pair", "scaled_pair"])
+def test_one_row_is_read_as_a_batch_is(how):
+    one = beside(PHI[0], how, PAIR[0][0], PAIR[1][0])
+    np.testing.assert_array_equal(one, beside(PHI, how, *PAIR)[0])

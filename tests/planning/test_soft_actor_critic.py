@@ -13,7 +13,7 @@ import scipy.stats
 
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian
-from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.planning.soft_actor_critic import Regulariser, SoftActorCritic
 from phimu.types import Batch, Spec
 
 SPEC = Spec(3, 2)
@@ -51,6 +51,7 @@ def batch_of(seed=0, terminated=None):
         reward=rng.normal(size=B).astype(np.float32),
         next_observation=rng.normal(size=(B, 3)).astype(np.float32),
         terminated=flags.astype(np.float32),
+        truncated=np.zeros(B, np.float32),
     )
 
 
@@ -211,8 +212,9 @@ def far(observation, action, log_density):
     return ((action - 0.3 * observation[:, :2]) ** 2).sum(axis=1) + 0.5 * log_density
 
 
-def regularised(settings, state, batch, key):
-    return jax.jit(lambda s, b, k: settings.update(s, phi, b, k, regulariser=far))(
+def regularised(settings, state, batch, key, weight=0.0, value_scale=None, value_penalty=False):
+    regulariser = Regulariser(far, weight, value_scale, value_penalty)
+    return jax.jit(lambda s, b, k: settings.update(s, phi, b, k, regulariser=regulariser))(
         state, batch, key
     )
 
@@ -220,11 +222,9 @@ def regularised(settings, state, batch, key):
 @pytest.mark.parametrize("penalty", [False, True])
 @pytest.mark.parametrize("entropy", [False, True])
 def test_targets_of_q_with_and_without_entropy_and_divergence(entropy, penalty):
-    settings = replace(
-        SETTINGS, entropy_in_target=entropy, value_penalty=penalty, behaviour_weight=0.7
-    )
+    settings = replace(SETTINGS, entropy_in_target=entropy)
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
-    _, metrics = regularised(settings, state, batch, key)
+    _, metrics = regularised(settings, state, batch, key, 0.7, value_penalty=penalty)
     action, density = sample(float64(state.actor), batch.next_observation, noise_of(key)[0])
     value = q_values(float64(state.slow_critic), batch.next_observation, action).min(axis=0)
     if entropy:
@@ -237,9 +237,8 @@ def test_targets_of_q_with_and_without_entropy_and_divergence(entropy, penalty):
 
 
 def test_actor_step_holds_the_divergence(slopes):
-    settings = replace(SETTINGS, behaviour_weight=0.7)
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
-    after, metrics = regularised(settings, state, batch, key)
+    after, metrics = regularised(SETTINGS, state, batch, key, 0.7)
     critic, noise = float64(after.critic), noise_of(key)[1]
 
     def parts(actor):
@@ -264,9 +263,8 @@ def test_a_divergence_without_weight_changes_nothing_that_is_learned():
 
 def test_the_actor_sees_values_in_units_of_their_mean_size(slopes):
     """The size is a number to it, not something that it could make smaller."""
-    settings = replace(SETTINGS, value_scale=2.5)
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
-    after, metrics = compiled(settings)(state, batch, key)
+    after, metrics = regularised(SETTINGS, state, batch, key, value_scale=2.5)
     critic, noise = float64(after.critic), noise_of(key)[1]
     before = float64(state.actor)
 
@@ -285,8 +283,17 @@ def test_the_actor_sees_values_in_units_of_their_mean_size(slopes):
         np.testing.assert_allclose(old - new, RATE * slope, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("bad", [{"behaviour_weight": -1.0}, {"value_scale": 0.0}])
-def test_bad_weights_are_refused(bad):
+def test_phi_of_the_batch_may_be_given():
+    state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
+    here = phi(batch.observation, batch.action)
+    given, _ = jax.jit(lambda s, b, k, h: SETTINGS.update(s, phi, b, k, h))(state, batch, key, here)
+    computed, _ = compiled(SETTINGS)(state, batch, key)
+    for one, other in zip(float64(given), float64(computed), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("bad", [{"target_rate": 0.0}, {"initial_entropy_weight": 0.0}])
+def test_bad_rates_and_weights_are_refused(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
         SoftActorCritic(**bad)
 

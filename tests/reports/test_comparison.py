@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phimu.reports.aggregates import aggregates
 from phimu.reports.comparison import (
     ABSENT,
     REGENERATED,
     UNFINISHED,
     Cell,
     Table,
+    aggregates,
     differences,
     place,
     tables,
@@ -32,11 +32,11 @@ def cell(
     found: Table, title: str, heading: str, whose: str, detail: str | None = None
 ) -> Cell | None:
     (column,) = [
-        index
-        for index, column in enumerate(found.columns)
+        column
+        for column in found.columns
         if (column.heading, column.whose) == (heading, whose) and detail in (None, column.detail)
     ]
-    return next(row.cells[column] for row in found.rows if row.title == title)
+    return next(row.cells.get(column) for row in found.rows if row.title == title)
 
 
 def test_ours_stand_beside_the_papers_and_the_better_is_marked(tmp_path: Path) -> None:
@@ -203,6 +203,6 @@ def test_aggregates_are_of_tasks_that_all_variants_ran(tmp_path: Path) -> None:
 def test_tables_stand_where_nothing_was_run(tmp_path: Path, name: str) -> None:
     write_run(tmp_path, "Pendulum-v1", "sac", [1.0])
     found = table(tmp_path, name)
-    ours = [index for index, column in enumerate(found.columns) if column.whose == "ours"]
+    ours = [column for column in found.columns if column.whose == "ours"]
     assert len(ours) == len(found.study.variants)
-    assert all(row.cells[index] is None for row in found.rows for index in ours)
+    assert all(column not in row.cells for row in found.rows for column in ours)

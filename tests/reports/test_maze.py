@@ -6,27 +6,27 @@ import pytest
 from scipy.stats import norm
 
 from phimu.agents.ctrl_ucb import CtrlUcb
-from phimu.agents.presets import Schedule
 from phimu.agents.sac import Sac
+from phimu.agents.schedule import Schedule
 from phimu.data.replay import Replay
 from phimu.environments.maze_geometry import Maze
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.reports import maze as study
 from phimu.reports.maze import (
     CELLS,
     DRAWS,
     BaseMeasure,
     base_measure,
     cell_of,
-    ctrl_of,
     held_out_pairs,
     learned_masses,
     maze_of,
+    noise_of,
     sampling_floor,
     total_variation,
     true_masses,
 )
+from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.types import Spec
 
@@ -87,16 +87,17 @@ def test_true_masses_stop_at_a_wall() -> None:
     assert grid[at_face].sum() > norm.cdf(1.9 / MAZE.noise)
 
 
-def stub(log_ratio_shift: float = 0.0) -> tuple[Any, Any]:
-    """A run, and a `_log_ratio` that knows the density against the uniform one."""
+def stub(log_ratio_shift: float = 0.0) -> Any:
+    """A run whose log ratio knows the density against the uniform one."""
 
-    def exact(agent: Any, state: Any, positions: Any, actions: Any, points: Any) -> np.ndarray:
+    def exact(name: str, positions: Any, actions: Any, points: Any) -> np.ndarray:
+        assert name == "log_ratio"
         np.testing.assert_allclose(positions, POSITIONS, rtol=1e-6)
         np.testing.assert_allclose(actions, ACTIONS, rtol=1e-6)
         logs = norm.logpdf(points[None], means()[:, None], MAZE.noise).sum(axis=-1)
         return logs + np.log(MAZE.size**2) + log_ratio_shift
 
-    return SimpleNamespace(agent=CtrlUcb(), state=None), exact
+    return SimpleNamespace(learner=SimpleNamespace(query=exact))
 
 
 def uniform_base(n: int) -> BaseMeasure:
@@ -105,11 +106,9 @@ def uniform_base(n: int) -> BaseMeasure:
 
 
 @pytest.mark.parametrize("n", [50_000, 200_000])
-def test_exact_ratio_scores_the_sampling_floor(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, exact = stub()
-    monkeypatch.setattr(study, "_log_ratio", exact)
+def test_exact_ratio_scores_the_sampling_floor(n: int) -> None:
     base = uniform_base(n)
-    learned, log_z = learned_masses(run, MAZE, base, POSITIONS, ACTIONS)
+    learned, log_z = learned_masses(stub(), MAZE, base, POSITIONS, ACTIONS)
     np.testing.assert_allclose(learned.sum(axis=1), 1)
     distance = total_variation(learned, exact_masses())
     floor = sampling_floor(MAZE, base, exact_masses())
@@ -119,21 +118,17 @@ def test_exact_ratio_scores_the_sampling_floor(n: int, monkeypatch: pytest.Monke
     assert np.abs(log_z).max() < 4 * np.sqrt(MAZE.size**2 / (4 * np.pi * n))
 
 
-def test_scale_of_the_ratio_goes_into_log_z_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    base, found = uniform_base(20_000), []
-    for shift in (0.0, 2.0):
-        run, exact = stub(shift)
-        monkeypatch.setattr(study, "_log_ratio", exact)
-        found.append(learned_masses(run, MAZE, base, POSITIONS, ACTIONS))
+def test_scale_of_the_ratio_goes_into_log_z_alone() -> None:
+    base = uniform_base(20_000)
+    found = [learned_masses(stub(shift), MAZE, base, POSITIONS, ACTIONS) for shift in (0.0, 2.0)]
     (plain, log_z), (shifted, shifted_log_z) = found
     np.testing.assert_allclose(shifted, plain, rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(shifted_log_z, log_z + 2.0, rtol=1e-6)
 
 
-def test_weights_of_the_base_measure_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_the_base_measure_count() -> None:
     """Twice the points of the left half with half the weight are the same measure."""
-    run, exact = stub()
-    monkeypatch.setattr(study, "_log_ratio", exact)
+    run = stub()
     base = uniform_base(20_000)
     left = base.points[:, 0] < MAZE.size / 2
     points = np.concatenate([base.points, base.points[left]])
@@ -162,11 +157,10 @@ def test_base_measure_is_the_mixture_of_the_negatives(in_batch: bool, random: fl
     """4 negatives, 2 of them from the warm-up, and a batch of 8 if it serves too."""
     replay = Replay(Spec(2, 2), capacity=5, warm_up=3)
     for step in range(7):  # wraps: the ring holds 2 to 6, the warm-up 0 to 2
-        replay.add(np.zeros(2), np.zeros(2), 0.0, np.full(2, step), False)
+        replay.add(np.zeros(2), np.zeros(2), 0.0, np.full(2, step), False, False)
     noise = Negatives(negatives=4, random_share=0.5, in_batch=in_batch)
-    run: Any = SimpleNamespace(
-        agent=CtrlUcb(noise=noise), schedule=Schedule(batch_size=8), replay=replay
-    )
+    agent = CtrlUcb(representation=Contrastive(noise=noise))
+    run: Any = SimpleNamespace(agent=agent, schedule=Schedule(batch_size=8), replay=replay)
     base = base_measure(run)
     mass = np.bincount(base.points[:, 0].astype(int), base.weights, minlength=7)
     expected = np.zeros(7)
@@ -200,6 +194,6 @@ def test_another_task_or_agent_is_refused() -> None:
     with pytest.raises(InputError, match="not one in phimu/probe-ConstantReward-v0"):
         maze_of(run)
     with pytest.raises(InputError, match="SAC learns no transition"):
-        ctrl_of(run)
+        noise_of(run)
     run.task = open_task("phimu/FourRooms-v0", noise=0.5)
     assert maze_of(run) == Maze(noise=0.5)

@@ -5,30 +5,32 @@ import numpy as np
 import pytest
 
 from phimu.agents.ctrl_lcb import CtrlLcb
-from phimu.agents.offline_presets import OfflineSchedule
+from phimu.agents.schedule import Schedule
 from phimu.agents.td3_bc import Td3Bc
 from phimu.confidence import Elliptical
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
-from phimu.planning.behaviour import BehaviourCloning
+from phimu.planning.behaviour import BehaviourCloning, Regularisation
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.reports import penalty
-from phimu.representation.learner import Contrastive
+from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.training.offline import OfflineRun
 
 AGENT = CtrlLcb(
-    representation=Contrastive(feature_sizes=(16,), feature_dim=8),
-    noise=Negatives(negatives=8, random_share=0.0),
+    representation=Contrastive(
+        noise=Negatives(negatives=8, random_share=0.0), feature_sizes=(16,), feature_dim=8
+    ),
     confidence=Elliptical(bonus_scale=3.0, ridge=0.5),
     behaviour=BehaviourCloning(behaviour_updates=2, behaviour_sizes=(8,)),
-    planner=SoftActorCritic(critic_width=8, actor_sizes=(8,), behaviour_weight=1.0),
+    regularisation=Regularisation(behaviour_weight=1.0),
+    planner=SoftActorCritic(critic_width=8, actor_sizes=(8,)),
     representation_updates=2,
-    normalise_observations=True,
 )
+SCHEDULE = Schedule(collection=None, batch_size=16, normalise_observations=True)
 
 
-def a_set(rows: int = 200, shift: float = 0.0) -> OfflineSet:
+def a_set(rows: int = 200, shift: float = 0.0) -> LoggedDataset:
     rng = np.random.default_rng(0)
     observation = (5.0 + shift + 2.0 * rng.normal(size=(rows, 3))).astype(np.float32)
     columns = Transitions(
@@ -40,14 +42,14 @@ def a_set(rows: int = 200, shift: float = 0.0) -> OfflineSet:
         np.zeros(rows, bool),
         np.zeros(rows, np.int32),
     )
-    return OfflineSet(columns, "here", "arrays", "0" * 64)
+    return LoggedDataset(columns, "here", "arrays", "0" * 64)
 
 
 @pytest.fixture(scope="module")
 def run():
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
-    found = OfflineRun(AGENT, a_set().spec, OfflineSchedule(batch_size=16), 0, a_set())
+    found = OfflineRun(AGENT, a_set().spec, SCHEDULE, 0, a_set())
     while found.step < 6:
         found.advance(6)
     yield found
@@ -57,8 +59,9 @@ def run():
 def dense(run: OfflineRun, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
     """min(scale sqrt(phi' Sigma^-1 phi), 2), Sigma of the run's data, in float64."""
 
-    def phi(*pair: np.ndarray) -> np.ndarray:
-        found = np.asarray(AGENT.phi(run.state, *pair), np.float64)
+    def phi(observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        seen = run.state.normaliser(observation)
+        found = np.asarray(AGENT.phi(run.state.agent, seen, action), np.float64)
         return found / np.linalg.norm(found, axis=1, keepdims=True)
 
     logged = phi(*a_set().transitions[:2])
@@ -104,6 +107,6 @@ def test_it_is_drawn(suffix, tmp_path):
 
 def test_only_agents_with_a_penalty():
     agent = Td3Bc(actor_sizes=(4,), critic_width=4)
-    run = OfflineRun(agent, a_set().spec, OfflineSchedule(batch_size=16), 0)
+    run = OfflineRun(agent, a_set().spec, SCHEDULE, 0)
     with pytest.raises(InputError, match="name a run of ctrl-lcb"):
         penalty.penalties(run, a_set(), {})

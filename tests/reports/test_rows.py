@@ -1,13 +1,18 @@
+import contextlib
+import itertools
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from phimu.agents import AGENTS, PRESETS, preset
 from phimu.data.sets.scores import V0_FILES
 from phimu.errors import InputError
 from phimu.reports.rows import gather
+from phimu.runs.json_form import to_json
 
 sys.path.insert(0, str(Path(__file__).parent))
 from written_runs import write_run
@@ -79,6 +84,25 @@ def test_settings_compare_equal_in_their_old_and_new_form(tmp_path: Path) -> Non
     assert new.settings == old.settings
     assert (new.settings["ratio"], new.settings["temperature"]) == ("linear", 1.0)
     assert (new.label, new.preset) == (old.label, "small")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_settings_have_names_of_their_own(agent: str) -> None:
+    """They are told apart by the last part of their names alone."""
+
+    def names(settings: dict[str, Any]) -> list[str]:
+        inner = [names(each) for each in settings.values() if isinstance(each, dict)]
+        own = [name for name, each in settings.items() if not isinstance(each, dict)]
+        return [*own, *(name for each in inner for name in each if name != "kind")]
+
+    found = 0
+    for chosen, offline in itertools.product(PRESETS, (False, True)):
+        with contextlib.suppress(InputError):  # not every agent has every preset
+            settings, schedule = preset(agent, chosen, offline)
+            every = names(to_json(settings)) + names(to_json(schedule))
+            assert len(every) == len(set(every))
+            found += 1
+    assert found
 
 
 def test_runs_on_data_have_scores_and_say_whose_data(tmp_path: Path) -> None:

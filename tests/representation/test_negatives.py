@@ -1,3 +1,5 @@
+"""What s' is told apart from: exact shares, and which entries of a matrix are negatives."""
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -6,16 +8,34 @@ from phimu.errors import InputError
 from phimu.representation.negatives import Negatives
 
 
+class Zeros:
+    """A store whose random trajectories are ones, and everything else zero."""
+
+    def sample_next(self, size, rng):
+        return np.zeros((size, 2))
+
+    def sample_random_next(self, size, rng):
+        return np.ones((size, 2))
+
+
+class Logged(Zeros):
+    def sample_random_next(self, size, rng):
+        raise AssertionError("there are none")
+
+
 @pytest.mark.parametrize(
     ("negatives", "share", "from_random"),
     [(256, 0.5, 128), (10, 0.3, 3), (8, 0.0, 0), (8, 1.0, 8), (0, 0.5, 0)],
 )
 def test_the_mixture_has_exact_shares(negatives, share, from_random):
-    drawn = Negatives(negatives, share).draw(
-        replay=lambda n: np.zeros((n, 2)), random=lambda n: np.ones((n, 2))
-    )
+    drawn = Negatives(negatives, share).draw(Zeros(), None)
     assert drawn.shape == (negatives, 2)
     assert drawn[:, 0].sum() == from_random
+
+
+def test_without_a_share_random_trajectories_are_not_asked_for():
+    """Logged data has none."""
+    assert Negatives(8, 0.0).draw(Logged(), None).shape == (8, 2)
 
 
 @pytest.mark.parametrize(("in_batch", "expected"), [(True, 7 + 3), (False, 7)])

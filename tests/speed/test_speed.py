@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from phimu.agents.presets import override, preset
+from phimu.agents import preset
 from phimu.data.replay import Replay
 from phimu.errors import InputError
-from phimu.reports.figures import scaling_curves
-from phimu.speed import loop, scaling, updates
+from phimu.settings import override
+from phimu.speed import loop, updates
 from phimu.speed.updates import Product
 
 
@@ -33,10 +33,9 @@ def test_matrix_products_are_counted_in_functions_within_functions():
 
 def test_work_of_an_update_is_that_of_its_layers():
     """SAC on (17 + 6): two critics of 32-32-1 and an actor of 32-32-12, batch 16."""
-    chosen = override(
-        preset("sac", "paper-mujoco"), {"critic_width": 32, "actor_sizes": (32, 32)}
-    ).settings
-    seconds, products = updates.time_update(chosen, rounds=1, work=1.0, batch_size=16)
+    changes = {"critic_width": 32, "actor_sizes": (32, 32), "batch_size": 16}
+    chosen = override(preset("sac", "paper-mujoco"), changes)
+    seconds, products = updates.time_update(chosen, rounds=1, work=1.0)
     assert seconds > 0
     critic, actor = 23 * 32 + 32 * 32 + 32, 17 * 32 + 32 * 32 + 32 * 12
     # Critic: target; loss forward and weights and hidden backward; actor's loss forward and
@@ -88,23 +87,7 @@ def test_a_loop_that_fails_says_why_in_one_sentence():
 
 def test_a_buffer_is_filled_with_random_transitions():
     replay = Replay(updates.SPEC, 20, 0)
-    loop.fill(replay, updates.SPEC, 30)
+    updates.fill(replay, 30)
     assert len(replay) == 20
     assert all(column.std() > 0 for column in replay.rows[:4])
     assert abs(replay.rows.action).max() <= 1
-
-
-def test_the_exponent_is_that_of_the_upper_half():
-    sizes = (1, 2, 4, 8, 16)
-    times = [100.0, 100.0, *(3 * size**1.5 for size in sizes[2:])]
-    assert scaling.exponent(sizes, times) == pytest.approx(1.5)
-    assert scaling.exponent((10, 100, 1_000), (9.0, 2.0, 200.0)) == pytest.approx(2.0)
-
-
-def test_scaling_times_every_size_and_is_drawn(monkeypatch, tmp_path):
-    monkeypatch.setitem(scaling.SIZES, "buffer_size", (50, 100, 200))
-    curve = scaling.scaling("buffer_size", rounds=1)
-    assert len(curve.milliseconds) == 3
-    assert curve.exponent == scaling.exponent(curve.sizes, curve.milliseconds)
-    scaling_curves(tmp_path / "scaling.png", [curve, curve])
-    assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")

@@ -1,26 +1,30 @@
 """Updates on logged data: what is counted, and how two are compared."""
 
-from dataclasses import replace
-from types import SimpleNamespace
-
 import jax
 import numpy as np
 import pytest
 
 from phimu.agents.ctrl_lcb import CtrlLcb
+from phimu.agents.schedule import LOGGED, Preset
 from phimu.confidence import Elliptical
-from phimu.planning.behaviour import BehaviourCloning
+from phimu.planning.behaviour import BehaviourCloning, Regularisation
 from phimu.planning.soft_actor_critic import SoftActorCritic
-from phimu.representation.learner import Contrastive
+from phimu.representation.contrastive import Contrastive
+from phimu.representation.negatives import Negatives
+from phimu.settings import override
 from phimu.speed import offline, updates
 from phimu.speed.updates import Product
 
-TINY = CtrlLcb(
-    representation=Contrastive(feature_sizes=(16,), feature_dim=8),
+AGENT = CtrlLcb(
+    representation=Contrastive(
+        noise=Negatives(random_share=0.0), feature_sizes=(16,), feature_dim=8
+    ),
     confidence=Elliptical(bonus_scale=1.0),
     behaviour=BehaviourCloning(behaviour_sizes=(16,)),
-    planner=SoftActorCritic(critic_width=16, actor_sizes=(16,), behaviour_weight=1.0),
+    regularisation=Regularisation(behaviour_weight=1.0),
+    planner=SoftActorCritic(critic_width=16, actor_sizes=(16,)),
 )
+TINY = Preset(AGENT, LOGGED)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,13 +49,13 @@ def test_columns_save_one_pass_of_phi_and_its_penalty():
     """phi on (11 + 3) of 16-8 for a batch of 256, and its product with the whitening."""
     rows = offline.random_set(offline.HOPPER, 1_000)
     kept = offline.Timed(TINY, rows).products()
-    none = offline.Timed(replace(TINY, precompute=False), rows).products()
+    none = offline.Timed(override(TINY, {"precompute": False}), rows).products()
     assert not kept - none
     assert none - kept == {Product(256, 16, 14): 1, Product(256, 8, 16): 1, Product(256, 8, 8): 1}
 
 
 def test_the_planner_is_compared_with_its_own_products(monkeypatch):
-    monkeypatch.setattr(offline, "offline_preset", lambda *_: SimpleNamespace(settings=TINY))
+    monkeypatch.setattr(offline, "preset", lambda *_, **__: TINY)
     monkeypatch.setattr(updates, "peak", lambda products, rounds: 10.0)
     found = offline.planner_speed("ctrl-lcb 256-256-256", rounds=1, work=1.0)
     assert found.name == "ctrl-lcb 256-256-256, policy"
@@ -60,7 +64,9 @@ def test_the_planner_is_compared_with_its_own_products(monkeypatch):
 
 
 def test_two_are_timed_in_turns(monkeypatch):
-    monkeypatch.setattr(offline, "_agent", lambda name: replace(TINY, precompute=name == "kept"))
+    monkeypatch.setattr(
+        offline, "_chosen", lambda name: override(TINY, {"precompute": name == "kept"})
+    )
     job = {"names": ["kept", "none"], "rounds": 2, "steps": 3, "rows": 1_000}
     seconds = np.array(offline.measure(job)["seconds"])
     assert seconds.shape == (2, 2, 2)

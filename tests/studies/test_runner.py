@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from phimu.agents.presets import preset
+from phimu.agents import preset
 from phimu.errors import Stopped
 from phimu.runs.config import RunConfig
 from phimu.runs.stopping import Stop
+from phimu.session import Order
 from phimu.studies import runner
 from phimu.studies.live_table import LiveTable, summary, table
 from phimu.studies.local import Process
@@ -35,10 +36,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Run]:
     config = RunConfig("phimu/probe-TimeLimit-v0", "sac", *preset("sac", "small"))
-    return [
-        Run(n, config.task, "sac", config, tmp_path / str(n), STEPS, (config.task, str(n)))
-        for n in (1, 2, 3)
-    ]
+    order = Order(config, STEPS)
+    return [Run(n, config.task, "sac", order, tmp_path / str(n)) for n in (1, 2, 3)]
 
 
 def save(path: Path, step: int) -> None:
@@ -65,7 +64,9 @@ class Script:
         self.most = 0
 
     def start(self, command: list[str]) -> "Scripted":
-        number = command[2]  # train TASK NUMBER --quiet
+        assert command[0] == "resume"
+        number = Path(command[1]).name
+        assert (self.paths[number] / "config.json").exists()  # all that a worker is told
         self.begun.append(number)
         self.at_work.append(number)
         self.most = max(self.most, len(self.at_work))
@@ -126,6 +127,17 @@ def test_bad_input_is_not_tried_again(runs: list[Run]) -> None:
     jobs = carried(runs, script)
     assert (jobs[0].status, jobs[0].why) == ("failed", "x is 1: give 2.")
     assert script.begun.count("1") == 1
+
+
+def test_a_directory_of_something_else_fails_alone(runs: list[Run]) -> None:
+    runs[1].path.mkdir()
+    (runs[1].path / "notes.txt").write_text("mine")
+    script = Script(runs)
+    jobs = carried(runs, script)
+    assert [job.status for job in jobs] == ["done", "failed", "done"]
+    assert "2 is not a run directory" in jobs[1].why
+    assert script.begun == ["1", "3"]
+    assert [path.name for path in runs[1].path.iterdir()] == ["notes.txt"]
 
 
 def test_what_another_process_has_is_waited_for(runs: list[Run]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from phimu.agents.offline_presets import offline_preset
+from phimu.agents import preset
 from phimu.cli import main
-from phimu.cli.train import resolve
+from phimu.cli.train import order_for, parse
 from phimu.runs.config import RunConfig
 from phimu.studies.cost import _updates, shared_out
 from phimu.studies.plan import expand, narrow
@@ -61,7 +61,7 @@ def test_dry_run_lists_runs_and_starts_none(capsys: pytest.CaptureFixture[str]) 
         ["1", PROBE, "ctrl-ucb-m", "0", "new", "?", "?"],
         ["2", PROBE, "ctrl-ucb-l", "0", "new", "?", "?"],
     ]
-    assert f"phimu train {PROBE} --agent ctrl-ucb-m --preset small --steps 2000" in lines[8]
+    assert [line.split()[0] for line in lines[1:7]] == list("123456")
     assert "not known here: run `OMP_NUM_THREADS=1 phimu bench`" in lines[-1]
     assert not Path("runs").exists()
 
@@ -93,7 +93,7 @@ def test_a_finished_study_is_only_scored(capsys: pytest.CaptureFixture[str]) -> 
     asked = replace(
         narrow(STUDIES["table1"], [PROBE], ["sac"]), preset="small", steps=2_000, seeds=2
     )
-    runs = expand(asked, {}, Path(), Path("runs"), resolve)
+    runs = expand(asked, {}, Path(), Path("runs"))
     for run, returns in zip(runs, (10.0, 14.0), strict=True):
         finish(run.path, returns)
     assert study(*SMALL, PROBE, "--agents", "sac") == 0
@@ -103,15 +103,32 @@ def test_a_finished_study_is_only_scored(capsys: pytest.CaptureFixture[str]) -> 
     assert said[3].split() == [PROBE, "12", "±", "2.83", "(2)"]
 
 
+def test_settings_on_the_command_line_are_those_of_the_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A run of train with the same settings is one of the study."""
+    words = ["--batch-size", "128", "--actor-sizes", "64", "64", "--ratio", "linear"]
+    request = parse([PROBE, "--agent", "ctrl-ucb-m", *words])
+    finish(order_for(request, None).config.path(Path("runs"), "phimu"), 3.0)
+    given = ["--set", "batch_size=128", "actor-sizes=64,64", "ratio=linear"]
+    assert study(*SMALL, PROBE, "--agents", "ctrl-ucb-m", *given, "--dry-run") == 0
+    states = [line.split()[4] for line in capsys.readouterr().out.splitlines()[1:3]]
+    assert states == ["finished", "new"]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["table4"], "There is no study 'table4': choose one of table1, table2,"),
-        ([*SMALL, PROBE, "--agents", "dqn"], "agent is 'dqn': choose one of ctrl-ucb-m,"),
+        (
+            [*SMALL, PROBE, "--agents", "dqn"],
+            "agent is 'dqn': to train in an environment choose one of ctrl-ucb-m,",
+        ),
         ([*SMALL, "Pendulun"], "task 'Pendulun' is not a registered Gymnasium id"),
         ([*SMALL, PROBE, "--only", "7"], "only is 7: give numbers from 1 to 6."),
         ([*SMALL, PROBE, "--workers", "0"], "workers is 0: give at least 1."),
         ([*SMALL, PROBE, "--set", "batch_size"], "set is 'batch_size': write it as name=value."),
+        ([*SMALL, PROBE, "--set", "batch_size=x"], "batch_size is 'x': give an integer."),
         (["table3", "--preset", "small"], "data/halfcheetah_medium.hdf5"),
         ([*SMALL, PROBE, "--dry-run", "--bench", "x"], "x is not what a whole `phimu bench"),
     ],
@@ -127,9 +144,9 @@ def test_bad_input_is_one_sentence(
 
 
 def test_updates_on_logged_data_are_counted_by_phase() -> None:
-    brac = RunConfig("walk", "brac", *offline_preset("brac", "small"))
+    brac = RunConfig("walk", "brac", *preset("brac", "small", logged=True))
     assert [count for count, _ in _updates(brac, 25_000)] == [20_000, 5_000]
-    sac = RunConfig("walk", "sac", *offline_preset("sac", "small"))
+    sac = RunConfig("walk", "sac", *preset("sac", "small", logged=True))
     ((count, gflop),) = _updates(sac, 25_000)
     assert count == 25_000
     assert gflop == pytest.approx(0.58174, rel=1e-4)  # as `phimu bench` counts SAC's online

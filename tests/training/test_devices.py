@@ -80,35 +80,47 @@ def child() -> None:
 
     import numpy as np
 
-    from phimu.agents.presets import Schedule, override, preset
-    from phimu.data.replay import split
+    from phimu.agents import preset
+    from phimu.agents.protocol import Drawn
+    from phimu.agents.schedule import Collection, Schedule
+    from phimu.data.rows import split, width
     from phimu.environments.task import open_task
     from phimu.runs import checkpoint
+    from phimu.settings import override
     from phimu.training.devices import placement
     from phimu.training.learner import Learner
     from phimu.training.online import OnlineRun
 
-    schedule = Schedule(learning_starts=20, batch_size=64, buffer_size=100)
+    schedule = Schedule(
+        Collection(learning_starts=20, buffer_size=100),
+        batch_size=64,
+        normalise_observations=True,
+    )
     task = open_task("phimu/FourRooms-v0")
     rng = np.random.default_rng(0)
     place = placement(DEVICES)
     assert place is not None
 
     def settings(case: str):
-        changes = {"actor_sizes": (24,), "critic_width": 24, "normalise_observations": True}
+        changes = {"actor_sizes": (24,), "critic_width": 24}
         if case == "sac":
             return override(preset("sac", "small"), changes).settings
         loss, ratio = case.split()
-        outputs = ("softmax", "softplus") if ratio == "linear" else ("unit_variance", "tanh")
-        changes |= {"loss": loss, "ratio": ratio, "phi_output": outputs[0], "mu_output": outputs[1]}
+        changes |= {"loss": loss, "ratio": ratio}
+        if ratio == "linear":  # its phi is always a softmax
+            changes |= {"mu_output": "softplus", "balance_weight": 0.1}
+        else:
+            changes |= {"phi_output": "unit_variance", "mu_output": "tanh", "marginal_weight": 0.1}
         changes |= {"feature_dim": 24, "feature_sizes": (24,), "negatives": 32, "bonus_scale": 1.0}
-        changes |= {"marginal_weight": 0.1, "next_noise": 0.1, "planner_rows": 20}
+        changes |= {"next_noise": 0.1, "planner_rows": 20}
         changes |= {"refresh_every": 3}
         return override(preset("ctrl-ucb-m", "small"), changes).settings
 
-    def data(agent) -> list[np.ndarray]:
-        shapes = [(64, 8)] + [(32, 2)] * hasattr(agent, "noise")
-        return [rng.standard_normal(shape, np.float32) for shape in shapes]
+    def data(agent) -> Drawn:
+        rows = rng.standard_normal((64, width(task.spec)), np.float32)
+        if not hasattr(agent, "representation"):
+            return Drawn(rows)
+        return Drawn(rows, {"negatives": rng.standard_normal((32, 2), np.float32)})
 
     def difference(one, other) -> float:
         a, b = (
@@ -117,21 +129,24 @@ def child() -> None:
         )
         return float(np.linalg.norm(a - b) / np.linalg.norm(a))
 
-    def gradient(agent, features, rows, noise):
+    def gradient(agent, features, rows, negatives):
         loss = jax.value_and_grad(agent.representation.objective, has_aux=True)
-        return loss(features, split(rows, task.spec), noise, agent.noise, None)
+        batch = split(rows, task.spec)
+        following = jax.numpy.concatenate([batch.next_observation, negatives])
+        return loss(features, batch, following, None)
 
     def parts(learner) -> dict:
-        state, planner = learner.state, learner.state.planner
+        agent = learner.state.agent
+        planner = getattr(agent, "planner", agent)  # SAC's state is the planner's
         found = {
             "losses": learner.metrics,
             "gradient of the critic": planner.critic_optimiser[0].mu,
             "gradient of the actor": planner.actor_optimiser[0].mu,
             "gradient of the entropy weight": planner.entropy_optimiser[0].mu,
-            "state": state,
+            "state": learner.state,
         }
-        if hasattr(state, "representation"):
-            found["gradient of phi and mu"] = state.representation.optimiser[0].mu
+        if hasattr(agent, "representation"):
+            found["gradient of phi and mu"] = agent.representation.optimiser[0].mu
         return found
 
     found: dict = {"replicated": True}
@@ -139,6 +154,7 @@ def child() -> None:
         agent = settings(case)
         features = agent.representation.init(task.spec, jax.random.PRNGKey(0)).features
         drawn, compiled = data(agent), jax.jit(gradient, static_argnums=0)
+        drawn = drawn.rows, drawn.others["negatives"]
         (loss, metrics), grads = compiled(agent, features, *drawn)
         (loss_4, metrics_4), grads_4 = compiled(
             agent, jax.device_put(features, place.whole), *jax.device_put(drawn, place.rows)
@@ -151,9 +167,9 @@ def child() -> None:
     for name, case in (("whole ctrl-ucb-m", CASES[1]), ("whole sac", "sac")):
         agent = settings(case)
         several = [data(agent) for _ in range(3)]
-        learners = [Learner(agent, task.spec, 0, devices) for devices in (1, DEVICES)]
+        learners = [Learner(agent, task.spec, schedule, 0, devices) for devices in (1, DEVICES)]
         for learner in learners:
-            learner.learn(0, several[0])
+            learner.learn("policy", 0, several[:1], room=1)
             learner.check(0)
         one, four = map(parts, learners)
         found[name] = {part: difference(one[part], four[part]) for part in one}
@@ -162,7 +178,7 @@ def child() -> None:
             for leaf in learners[1]._leaves
         )
     for learner in learners:  # SAC's
-        learner.learn_several(1, several[1:], room=3)
+        learner.learn("policy", 1, several[1:], room=3)
         learner.check(0)
     found["several"] = difference(*(learner.state for learner in learners))
 

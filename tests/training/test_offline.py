@@ -11,37 +11,44 @@ import numpy as np
 import pytest
 
 from phimu.agents.ctrl_lcb import CtrlLcb
-from phimu.agents.offline_presets import OfflineSchedule
+from phimu.agents.schedule import Schedule
 from phimu.confidence import Elliptical
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError, NotFinite, Stopped
-from phimu.planning.behaviour import BehaviourCloning
+from phimu.planning.behaviour import BehaviourCloning, Regularisation
 from phimu.planning.soft_actor_critic import SoftActorCritic
-from phimu.representation.learner import Contrastive
+from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.runs import checkpoint
 from phimu.runs.config import Dataset, RunConfig, load_config
 from phimu.runs.stopping import stop_requests
-from phimu.session import Output, load_run, train_offline
+from phimu.session import Order, Output, load_run, train
 from phimu.training.offline import OfflineRun
 from phimu.types import Spec
 
 SPEC = Spec(3, 1)  # those of Pendulum-v1
 AGENT = CtrlLcb(
-    representation=Contrastive(feature_sizes=(8,), feature_dim=4),
-    noise=Negatives(negatives=4, random_share=0.0),
+    representation=Contrastive(
+        feature_sizes=(8,), feature_dim=4, noise=Negatives(negatives=4, random_share=0.0)
+    ),
     confidence=Elliptical(bonus_scale=1.0),
     behaviour=BehaviourCloning(behaviour_updates=7, behaviour_sizes=(8,)),
-    planner=SoftActorCritic(critic_width=8, actor_sizes=(8,), behaviour_weight=1.0),
+    regularisation=Regularisation(behaviour_weight=1.0),
+    planner=SoftActorCritic(critic_width=8, actor_sizes=(8,)),
     representation_updates=10,
+)
+SCHEDULE = Schedule(
+    collection=None,
+    batch_size=8,
     normalise_observations=True,
-)
-SCHEDULE = OfflineSchedule(
-    batch_size=8, evaluate_every=5, evaluation_episodes=1, checkpoint_every=4, log_every=3
+    evaluate_every=5,
+    evaluation_episodes=1,
+    checkpoint_every=4,
+    log_every=3,
 )
 
 
-def a_set(task: str | None = "Pendulum-v1", rows: int = 60) -> OfflineSet:
+def a_set(task: str | None = "Pendulum-v1", rows: int = 60) -> LoggedDataset:
     rng = np.random.default_rng(0)
     observation = rng.normal(size=(rows, 3)).astype(np.float32)
     columns = Transitions(
@@ -53,7 +60,7 @@ def a_set(task: str | None = "Pendulum-v1", rows: int = 60) -> OfflineSet:
         np.zeros(rows, bool),
         (np.arange(rows) // 20).astype(np.int32),
     )
-    return OfflineSet(columns, "swings", "arrays", "0" * 64, task)
+    return LoggedDataset(columns, "swings", "arrays", "0" * 64, task)
 
 
 def new_run(seed: int = 0) -> OfflineRun:
@@ -139,19 +146,18 @@ def test_stops_at_the_first_update_that_is_not_finite():
     while run.step < 17:
         run.advance(17)
     run._together = 4
-    head = run.state.planner.critic[0]
-    broken = jax.tree.map(lambda x: x * np.nan, head)
-    critic = (broken, run.state.planner.critic[1])
-    run.state = run.state._replace(planner=run.state.planner._replace(critic=critic))
+    agent = run.state.agent
+    broken = jax.tree.map(lambda x: x * np.nan, agent.planner.critic[0])
+    planner = agent.planner._replace(critic=(broken, agent.planner.critic[1]))
+    run.learner.state = run.state._replace(agent=agent._replace(planner=planner))
     with pytest.raises(NotFinite, match=r"td_loss is nan.* at step 18") as error:
         run.advance(40)
-    expected = run._set.sample(jax.random.PRNGKey(0)).batch  # of the shapes of a batch
-    assert error.value.arrays["observation"].shape == expected.observation.shape
+    assert error.value.arrays["observation"].shape == (8, 3)
     rows = a_set().transitions.observation
     assert all((rows == row).all(1).any() for row in error.value.arrays["observation"])
 
 
-def config(data: OfflineSet) -> RunConfig:
+def config(data: LoggedDataset) -> RunConfig:
     return RunConfig(data.name, "ctrl-lcb", AGENT, SCHEDULE, 0, {}, Dataset.of(data, data.task))
 
 
@@ -160,10 +166,10 @@ def rows_of(path: Path) -> list[dict]:
 
 
 def test_a_session_writes_each_row_once_and_can_be_lengthened(tmp_path):
-    whole = train_offline(config(a_set()), a_set(), 10, Output(tmp_path / "a", quiet=True))
-    short = train_offline(config(a_set()), a_set(), 7, Output(tmp_path / "b", quiet=True))
+    whole = train(Order(config(a_set()), 10), Output(tmp_path / "a", quiet=True), a_set())
+    short = train(Order(config(a_set()), 7), Output(tmp_path / "b", quiet=True), a_set())
     assert rows_of(short.path)[-1]["updates"] == 7
-    again = train_offline(config(a_set()), a_set(), 10, Output(tmp_path / "b", quiet=True))
+    again = train(Order(config(a_set()), 10), Output(tmp_path / "b", quiet=True), a_set())
     assert again.path == short.path
     assert rows_of(whole.path) == rows_of(again.path)
     evaluations = [row for row in rows_of(whole.path) if row["kind"] == "evaluation"]
@@ -180,7 +186,7 @@ def test_a_session_writes_each_row_once_and_can_be_lengthened(tmp_path):
 
 def test_without_an_environment_there_are_estimates_only(tmp_path):
     data = a_set(task=None)
-    directory = train_offline(config(data), data, 5, Output(tmp_path, quiet=True))
+    directory = train(Order(config(data), 5), Output(tmp_path, quiet=True), data)
     (row,) = (row for row in rows_of(directory.path) if row["kind"] == "estimate")
     assert row.keys() == {
         *("step", "kind", "updates", "estimated_value", "penalty_data", "penalty_policy")
@@ -191,8 +197,8 @@ def test_without_an_environment_there_are_estimates_only(tmp_path):
 
 def test_other_data_is_another_run(tmp_path):
     data = a_set()
-    run = train_offline(config(data), data, 1, Output(tmp_path, quiet=True))
+    run = train(Order(config(data), 1), Output(tmp_path, quiet=True), data)
     other = Dataset("arrays", "1" * 64, 3, 1, "Pendulum-v1")
     changed = RunConfig("swings", "ctrl-lcb", AGENT, SCHEDULE, 0, {}, other)
     with pytest.raises(InputError, match=r"dataset\.sha256"):
-        train_offline(changed, data, 1, Output(tmp_path, run_dir=run.path, quiet=True))
+        train(Order(changed, 1), Output(tmp_path, run_dir=run.path, quiet=True), data)

@@ -154,6 +154,9 @@ class CtrlUcb:
         next_observation: jax.Array,
     ) -> jax.Array:
         """log P(s'|s,a)/p(s') of each (s, a) [B] with each s' [K]: [B, K]."""
+        if not hasattr(self.representation, "log_ratio"):
+            name = type(self.representation).__name__
+            raise InputError(f"The representation {name} has no density: ask one that has.")
         phi = self.phi(state, observation, action)
         return self.representation.log_ratio(state.representation, phi, next_observation)
 

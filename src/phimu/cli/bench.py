@@ -10,9 +10,8 @@ from rich.table import Table
 
 from phimu.cli.arguments import call
 from phimu.errors import InputError
-from phimu.reports.figures import check_suffix, scaling_curves
 from phimu.runs.files import write_atomically
-from phimu.speed import environments, loop, offline, scaling, side_by_side, updates
+from phimu.speed import environments, loop, offline, updates
 from phimu.studies import cost
 from phimu.training.threads import threads_in_use
 
@@ -25,12 +24,9 @@ def main(arguments: list[str]) -> None:
 
 def _run(
     environments_only: Annotated[bool, tyro.conf.arg(name="environments")] = False,
-    scaling_only: Annotated[bool, tyro.conf.arg(name="scaling")] = False,
-    side_by_side_only: Annotated[bool, tyro.conf.arg(name="side-by-side")] = False,
     offline_only: Annotated[bool, tyro.conf.arg(name="offline")] = False,
     rounds: int = 9,
     steps: int = 1_000,
-    picture: Path | None = None,
     json_file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
 ) -> None:
     """Measure updates, the whole training loop and tasks; or only the parts that are named.
@@ -42,44 +38,28 @@ def _run(
 
     Args:
         environments_only: tasks against bare bodies, in a minute.
-        scaling_only: how an update's time grows with feature_dim, batch_size, negatives and devices
-            (on the CPU virtual ones), and the time of a sample from replay with buffer_size: time ~
-            size ** exponent.
-        side_by_side_only: two training loops at once with a thread each, against each alone. A
-            minute or two.
         offline_only: updates on logged data: CTRL-LCB's planner with phi of the whole set computed
             once against phi computed for each batch; on one thread. A round takes about two
             minutes.
         rounds: how often each thing is timed; the quickest round counts, of tasks the median ratio.
         steps: environment steps in a round; with --offline, updates.
-        picture: with --scaling, draw the times into this PNG or SVG.
         json_file: also write the numbers into this file.
     """
     if min(rounds, steps) < 1:
         raise InputError(f"rounds is {rounds} and steps is {steps}: give at least 1 of each.")
-    if picture is not None:
-        if not scaling_only:
-            raise InputError("--picture goes with --scaling.")
-        check_suffix(picture)  # before the work
     flags = {
         "environments": environments_only,
-        "scaling": scaling_only,
-        "side_by_side": side_by_side_only,
         "offline": offline_only,
     }
-    found: dict[str, list[Any]] = {}
     plain: dict[str, Any] = {"threads": threads_in_use()}
     for part in [name for name, asked in flags.items() if asked] or PLAIN:
-        found[part] = _measure(part, rounds, steps)
-        Console(width=200).print(as_table(found[part]), "")
-        plain[part] = [row._asdict() for row in found[part]]
+        found = _measure(part, rounds, steps)
+        Console(width=200).print(as_table(found), "")
+        plain[part] = [row._asdict() for row in found]
         if json_file is not None:
             write_atomically(json_file, json.dumps(plain, indent=2).encode() + b"\n")
     if set(PLAIN) <= plain.keys():
         cost.record(plain)
-    if picture is not None:
-        scaling_curves(picture, found["scaling"])
-        print(picture)
 
 
 def _measure(part: str, rounds: int, steps: int) -> list[Any]:
@@ -90,11 +70,7 @@ def _measure(part: str, rounds: int, steps: int) -> list[Any]:
         return [loop.loop_speed(name, rounds, steps) for name in loop.CASES]
     if part == "environments":
         return environments.environment_speeds(rounds, steps)
-    if part == "offline":
-        return offline.offline_speeds(rounds, steps)
-    if part == "side_by_side":
-        return [side_by_side.side_by_side(name, rounds, steps) for name in loop.CASES]
-    return [scaling.scaling(name, rounds) for name in scaling.SIZES]
+    return offline.offline_speeds(rounds, steps)
 
 
 def as_table(rows: list[Any]) -> Table:

@@ -8,7 +8,7 @@ import tyro
 
 from phimu.cli import Command, dispatch
 from phimu.cli.arguments import call
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import open_set
 from phimu.reports.dataset import CELLS, EDGE, Spread, Summary, summarise
 
@@ -86,7 +86,7 @@ def _show(
         print(f"{'picture':<14}{picture}")
 
 
-def _lines(source: str, logged: OfflineSet, found: Summary) -> list[tuple[str, str]]:
+def _lines(source: str, logged: LoggedDataset, found: Summary) -> list[tuple[str, str]]:
     cover = found.coverage
     shares = " ".join(f"{share:.2f}" for share in cover.action_shares)
     lines = [
@@ -143,7 +143,7 @@ def _ranges(ends: np.ndarray) -> str:
     return text + (f", {still} of them never change" if still else "")
 
 
-def _meaning(logged: OfflineSet) -> str:
+def _meaning(logged: LoggedDataset) -> str:
     low, high = logged.action_low, logged.action_high
     if low is None or high is None or (np.all(low == -1) and np.all(high == 1)):
         return ""

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from phimu.cli.arguments import call
 from phimu.cli.train import task_options
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import open_set
 from phimu.environments.task import open_task
 from phimu.errors import InputError
@@ -107,7 +107,7 @@ def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]
     return facts | found | penalties
 
 
-def run_on_data(path: Path, data: OfflineSet) -> tuple[RunConfig, OfflineRun]:
+def run_on_data(path: Path, data: LoggedDataset) -> tuple[RunConfig, OfflineRun]:
     """An offline run that has a policy, with a set to ask it about."""
     config, run = load_run(path, data=data)
     if not isinstance(run, OfflineRun):

@@ -29,13 +29,13 @@ def _run(
     """Say how large the elliptical penalty of a run is on its data, and away from it.
 
     Prints mean, median and 95 % quantile of the penalty on the data's pairs of state and action, on
-    its states with the policy's and with random actions, on the pairs of other sets, and on
-    random states far off; and the ratio of each mean to that of the data.
+    its states with the policy's and with random actions, on the pairs of other datasets,
+    and on random states far off; and the ratio of each mean to that of the data.
 
     Args:
         run: a run directory of ctrl-lcb.
         data: what it was trained on: d4rl:FILE, minari:ID or an .npz.
-        other: further sets of the same task, such as another policy's.
+        other: further datasets of the same task, such as another policy's.
         picture: also draw the distributions into this PNG or SVG.
         seed: of random actions and states.
     """
@@ -47,7 +47,9 @@ def _run(
     for source in other:
         others[source] = open_set(source)
         if others[source].spec != logged.spec:
-            raise InputError(f"{source} has other sizes than {data}: name a set of the same task.")
+            raise InputError(
+                f"{source} has other sizes than {data}: name a dataset of the same task."
+            )
     found = penalties(loaded, logged, others, seed)
     shown = Table("pairs", "mean", "median", "95 %", "x the data's", box=None, pad_edge=False)
     for pairs, *numbers in table(found):

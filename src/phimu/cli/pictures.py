@@ -16,10 +16,21 @@ from phimu.evaluation.episodes import evaluate
 from phimu.reports.curves import curves_of_runs
 from phimu.reports.figures import heat_map, learning_curves
 from phimu.reports.maze import maze_of, panels, scores
+from phimu.reports.rows import SCORES
 from phimu.runs.directory import RunDirectory
 from phimu.runs.files import write_atomically
 from phimu.session import load_run
 from phimu.training.online import OnlineRun
+
+MEANINGS = {
+    "total_variation_free": "learned against true transition, 70 pairs in free space; 0 is best",
+    "total_variation_beside_walls": "the same for 30 pairs within one unit of a wall",
+    "total_variation_beside_inner_walls": "those of them at the inner walls",
+    "sampling_floor": "what a perfect ratio would score in free space on this many points",
+    "mean_abs_log_z": "how far the learned transition is from integrating to one",
+    "success_rate": "evaluation episodes that reached the goal",
+    "mean_length": "their mean length in steps",
+}
 
 
 def plot(arguments: list[str]) -> None:
@@ -73,27 +84,11 @@ def report(directory: RunDirectory, episodes: int) -> None:
         "updates": run.updates,
     }
     picture = directory.figures / "heatmap.png"
-    picture.parent.mkdir(exist_ok=True)
     heat_map(picture, panels(run), np.array(maze.rectangles), maze.size)
-    scores_file = directory.path / "scores.json"
+    scores_file = directory.path / SCORES
     write_atomically(scores_file, (json.dumps(result, indent=2) + "\n").encode())
-    print_scores(result)
-    print(f"\nheat map  {picture}\nscores    {scores_file}\nrun       {directory.path}")
-
-
-def print_scores(result: dict[str, float]) -> None:
     table = Table("score", "value", "what it means", box=None, pad_edge=False)
     for name, meaning in MEANINGS.items():
         table.add_row(name, f"{result[name]:.3f}", meaning)
     Console().print(table)
-
-
-MEANINGS = {
-    "total_variation_free": "learned against true transition, 70 pairs in free space; 0 is best",
-    "total_variation_beside_walls": "the same for 30 pairs within one unit of a wall",
-    "total_variation_beside_inner_walls": "those of them at the inner walls",
-    "sampling_floor": "what a perfect ratio would score in free space on this many points",
-    "mean_abs_log_z": "how far the learned transition is from integrating to one",
-    "success_rate": "evaluation episodes that reached the goal",
-    "mean_length": "their mean length in steps",
-}
+    print(f"\nheat map  {picture}\nscores    {scores_file}\nrun       {directory.path}")

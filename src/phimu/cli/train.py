@@ -12,7 +12,7 @@ from phimu.agents import PRESETS, learners, preset
 from phimu.cli import peek
 from phimu.cli.arguments import THREADS, call
 from phimu.cli.arguments import parse as read
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import is_source, open_set
 from phimu.errors import InputError
 from phimu.runs.config import Dataset, RunConfig
@@ -64,6 +64,7 @@ def resume(arguments: list[str]) -> None:
     def run(
         run: Annotated[Path, tyro.conf.Positional],
         steps: int | None = None,
+        data: str | None = None,
         quiet: bool = False,
         threads: Annotated[int | None, tyro.conf.arg(help=THREADS)] = None,
     ) -> None:
@@ -72,15 +73,16 @@ def resume(arguments: list[str]) -> None:
         Args:
             run: a run directory of phimu train or phimu study.
             steps: train to this many steps instead; on logged data updates of the policy.
+            data: where its logged data is now, if it was moved.
             quiet: print nothing while training.
         """
         del threads  # they were set before anything was imported
-        print(train(order_of(run, steps), Output(run_dir=run, quiet=quiet)).path)
+        print(train(order_of(run, steps, data), Output(run_dir=run, quiet=quiet)).path)
 
     call(run, arguments, "phimu resume")
 
 
-def order_for(request: Any, data: OfflineSet | None) -> Order:
+def order_for(request: Any, data: LoggedDataset | None) -> Order:
     """What a parsed command line asks for."""
     dataset = None
     if data is not None:
@@ -106,8 +108,12 @@ def parse(arguments: list[str]) -> Any:
     name = peek(arguments, "--preset", "small")
     # A part that is chosen by name comes first: its own settings are flags too.
     parts = preset(agent, name, logged)
-    for each, value in _chosen(parts):
+    # One at a time, for each choice may bring others or take them away.
+    made: set[str] = set()
+    while left := [(each, value) for each, value in _chosen(parts) if each not in made]:
+        each, value = left[0]
         parts = override(parts, {each: peek(arguments, _flag(each), value)})
+        made.add(each)
     presets = "; ".join(f"{n}: {PRESETS.get(n, n)}" for n in _presets(agent, logged))
     own: list[Any] = [
         ("task", Annotated[str, tyro.conf.Positional, DATA if logged else TASK]),

@@ -1,4 +1,4 @@
-"""Collection of offline sets at about the speed of the simulator, and the policies that collect."""
+"""Collection of datasets at about the speed of the simulator, and the policies that collect."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def collect(
         raise InputError(f"steps is {steps}: give at least 1.")
     if not 0 <= seed < 2**31:
         raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
-    rows, stop = _empty(steps, task.spec), stop or Stop()
+    replay, stop = Replay(task.spec, steps, 0), stop or Stop()
     episode, over, total = -1, True, 0.0  # the reward of all episodes
     for step in range(steps):
         stop.check()
@@ -42,30 +42,11 @@ def collect(
             observation = task.reset(int(rng.integers(2**31)))
         action = policy(observation, rng)
         following, reward, terminated, truncated = task.step(action)
-        rows.observation[step] = observation
-        rows.action[step] = action
-        rows.reward[step] = reward
-        rows.next_observation[step] = following
-        rows.terminated[step] = terminated
-        rows.truncated[step] = truncated and not terminated
-        rows.episode[step] = episode
+        replay.add(observation, action, reward, following, terminated, truncated)
         observation, over, total = following, terminated or truncated, total + reward
         if progress is not None:
             progress.update(step + 1, {"return": total / (episode + 1)} if over else {})
-    rows.truncated[-1] = not rows.terminated[-1]
-    return rows
-
-
-def _empty(steps: int, spec: Spec) -> Transitions:
-    return Transitions(
-        observation=np.empty((steps, spec.observation_dim), np.float32),
-        action=np.empty((steps, spec.action_dim), np.float32),
-        reward=np.empty(steps, np.float32),
-        next_observation=np.empty((steps, spec.observation_dim), np.float32),
-        terminated=np.empty(steps, bool),
-        truncated=np.empty(steps, bool),
-        episode=np.empty(steps, np.int32),
-    )
+    return _transitions(replay, range(steps))
 
 
 def policy_of_run(config: RunConfig, saved: checkpoint.Checkpoint, spec: Spec) -> DensePolicy:
@@ -92,9 +73,14 @@ def replay_of_run(
             f"until is {until}, but the buffer holds the steps from {held.start:,} to "
             f"{held.stop:,}: give a larger one."
         )
-    rows = replay.columns("rows", wanted)
+    return _transitions(replay, wanted)
+
+
+def _transitions(replay: Replay, span: range) -> Transitions:
+    """A part of a buffer as a dataset; the episode that was open at its end is cut there."""
+    rows = replay.columns("rows", span)
     terminated = rows.pop("terminated") > 0
     truncated = (rows.pop("truncated") > 0) & ~terminated
-    truncated[-1] = not terminated[-1]  # the episode that was open then ends with the dataset
+    truncated[-1] = not terminated[-1]
     episode = np.append(0, np.cumsum((terminated | truncated)[:-1])).astype(np.int32)
     return Transitions(**rows, terminated=terminated, truncated=truncated, episode=episode)

@@ -130,20 +130,23 @@ def from_npz(path: Path, spec: Spec) -> DensePolicy:
     arrays = _read(path)
     activation = _text(path, arrays, "activation", tuple(ACTIVATIONS))
     squash = _text(path, arrays, "squash", SQUASHES)
+
+    def layer(name: str, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+        weight = _floats(path, arrays, f"{name}_weight", (inputs, outputs))
+        return weight, _floats(path, arrays, f"{name}_bias", (outputs,))
+
     hidden: list[tuple[np.ndarray, np.ndarray]] = []
     width = spec.observation_dim
-    while f"hidden_{len(hidden)}_weight" in arrays:
-        layer = _layer(path, arrays, f"hidden_{len(hidden)}", width, None)
-        hidden.append(layer)
-        width = len(layer[1])
-    mean = _layer(path, arrays, "mean", width, spec.action_dim)
-    log_std = shift = scale = None
-    if "log_std_weight" in arrays:
-        log_std = _layer(path, arrays, "log_std", width, spec.action_dim)
+    while (name := f"hidden_{len(hidden)}") + "_weight" in arrays:
+        outputs = (0, *arrays[f"{name}_weight"].shape)[-1]
+        hidden.append(layer(name, width, outputs))
+        width = outputs
+    mean = layer("mean", width, spec.action_dim)
+    log_std = layer("log_std", width, spec.action_dim) if "log_std_weight" in arrays else None
+    shift = scale = None
     if "obs_mean" in arrays:
-        shift, std = (
-            _floats(path, arrays, name, (spec.observation_dim,)) for name in ("obs_mean", "obs_std")
-        )
+        shift = _floats(path, arrays, "obs_mean", (spec.observation_dim,))
+        std = _floats(path, arrays, "obs_std", (spec.observation_dim,))
         if not (std > 0).all():
             raise InputError(f"{path}: obs_std must be positive throughout.")
         scale = 1 / std
@@ -174,15 +177,6 @@ def _text(path: Path, arrays: dict[str, np.ndarray], name: str, known: tuple[str
     if found not in known:
         raise InputError(f"{path}: {name} is {found}, but must be one of {', '.join(known)}.")
     return found
-
-
-def _layer(
-    path: Path, arrays: dict[str, np.ndarray], name: str, inputs: int, outputs: int | None
-) -> tuple[np.ndarray, np.ndarray]:
-    if outputs is None:
-        outputs = arrays[f"{name}_weight"].shape[-1] if arrays[f"{name}_weight"].ndim else 0
-    weight = _floats(path, arrays, f"{name}_weight", (inputs, outputs))
-    return weight, _floats(path, arrays, f"{name}_bias", (outputs,))
 
 
 def _floats(

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.data.sets.checksums import sidecar
 from phimu.data.sets.writing import MINARI_FILE, Origin, write_d4rl, write_minari
 from phimu.environments.task import Task
@@ -44,7 +44,7 @@ def origin_of(task: Task, out: Path, policy: str, seed: int | None = None) -> Or
     return Origin(task.name, out.stem, policy, low, high, seed, env_spec(task))
 
 
-def joined(sets: Sequence[OfflineSet], out: Path) -> tuple[Transitions, Origin]:
+def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origin]:
     """The transitions of sets of one task, one set after the other."""
     if len(sets) < 2:
         raise InputError(f"{len(sets)} sets cannot be joined: name at least two.")
@@ -71,7 +71,7 @@ def joined(sets: Sequence[OfflineSet], out: Path) -> tuple[Transitions, Origin]:
     return rows, Origin(first.task, out.stem, words, low, high)
 
 
-def _range(data: OfflineSet) -> tuple[list[float], list[float]]:
+def _range(data: LoggedDataset) -> tuple[list[float], list[float]]:
     """What -1 and 1 mean; themselves where the set does not say."""
     ends = np.full((2, data.spec.action_dim), [[-1.0], [1.0]])
     for number, end in enumerate((data.action_low, data.action_high)):

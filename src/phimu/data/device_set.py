@@ -76,7 +76,7 @@ class DeviceSet(eqx.Module):
 
     def latest(self, size: int) -> Batch:
         """The last `size` transitions, in order."""
-        return split(self.rows[-size:], self.spec)
+        return split(self.rows[max(0, len(self) - size) :], self.spec)
 
     def pairs(self, size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Up to `size` distinct (observation, action) rows, all of them if there are no more."""

@@ -22,8 +22,8 @@ class Transitions(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OfflineSet:
-    """A set and where it comes from."""
+class LoggedDataset:
+    """A dataset and where it comes from."""
 
     transitions: Transitions
     name: str  # such as hopper_medium: it names run directories

@@ -4,57 +4,51 @@
 `gymnasium.make("phimu.environments:phimu/FourRooms-v0")`.
 """
 
+from typing import Any
+
 import gymnasium
 
-from phimu.environments import control_suite
+from phimu.environments.catalogue import catalogue
 
-_FOUR_ROOMS = "phimu.environments.four_rooms:FourRooms"
-_PROBES = "phimu.environments.probes:"
-_CONTROL_SUITE = "phimu.environments.control_suite:ControlSuite"
-_MBBL_BODY = "phimu.environments.mbbl.bodies:Body"
-_MBBL_CLASSIC = "phimu.environments.mbbl.classic:Classic"
+_PROBES = (
+    *("ConstantReward", "ObservationReward", "DelayedReward", "ActionReward"),
+    *("MatchObservation", "TimeLimit", "Terminated"),
+)
+_CLASSIC = ("Pendulum", "CartPole")  # the tasks of MBBL that need no MuJoCo
+_CAMERAS = {"dog-fetch": 2}  # where the suite's first one does not show the body
+_SPARSE_BELOW = 0.25  # of the sparse versions
 
-# id -> (entry point, max_episode_steps, kwargs); strings, so that nothing is imported before use.
-_ENVIRONMENTS: dict[str, tuple[str, int | None, dict]] = {
-    "phimu/FourRooms-v0": (_FOUR_ROOMS, 200, {}),
-    "phimu/FourRoomsDense-v0": (_FOUR_ROOMS, 200, {"reward": "dense"}),
-    "phimu/probe-ConstantReward-v0": (_PROBES + "ConstantReward", None, {}),
-    "phimu/probe-ObservationReward-v0": (_PROBES + "ObservationReward", None, {}),
-    "phimu/probe-DelayedReward-v0": (_PROBES + "DelayedReward", None, {}),
-    "phimu/probe-ActionReward-v0": (_PROBES + "ActionReward", None, {}),
-    "phimu/probe-MatchObservation-v0": (_PROBES + "MatchObservation", None, {}),
-    "phimu/probe-TimeLimit-v0": (_PROBES + "TimeLimit", None, {}),
-    "phimu/probe-Terminated-v0": (_PROBES + "TimeLimit", None, {"terminated": True}),
-    "mbbl/HalfCheetah-v0": (_MBBL_BODY, 1000, {"task": "HalfCheetah"}),
-    "mbbl/Reacher-v0": (_MBBL_BODY, 50, {"task": "Reacher"}),
-    "mbbl/HumanoidET-v0": (_MBBL_BODY, 1000, {"task": "HumanoidET"}),
-    "mbbl/Pendulum-v0": (_MBBL_CLASSIC, 200, {"task": "Pendulum"}),
-    "mbbl/IPendulum-v0": (_MBBL_BODY, 100, {"task": "IPendulum"}),
-    "mbbl/AntET-v0": (_MBBL_BODY, 1000, {"task": "AntET"}),
-    "mbbl/HopperET-v0": (_MBBL_BODY, 1000, {"task": "HopperET"}),
-    "mbbl/SHumanoidET-v0": (_MBBL_BODY, 1000, {"task": "SHumanoidET"}),
-    "mbbl/CartPole-v0": (_MBBL_CLASSIC, 200, {"task": "CartPole"}),
-    "mbbl/WalkerET-v0": (_MBBL_BODY, 1000, {"task": "WalkerET"}),
-    "mbbl/Hopper-v0": (_MBBL_BODY, 1000, {"task": "Hopper"}),
-    "mbbl/Walker-v0": (_MBBL_BODY, 1000, {"task": "Walker"}),
-    "mbbl/Ant-v0": (_MBBL_BODY, 1000, {"task": "Ant"}),
-    "mbbl/SHumanoid-v0": (_MBBL_BODY, 1000, {"task": "SHumanoid"}),
-}
-_ENVIRONMENTS |= {
-    name: (_CONTROL_SUITE, None, kwargs) for name, kwargs in control_suite.registrations()
-}
+
+def _source(task: str) -> tuple[str, dict[str, Any]]:
+    """(Entry point, arguments) of an id; a string, so that nothing is imported before use."""
+    suite, _, name = task.removesuffix("-v0").partition("/")
+    if suite == "mbbl":
+        return "mbbl.classic:Classic" if name in _CLASSIC else "mbbl.bodies:Body", {"task": name}
+    if suite == "dmc":
+        domain, kind, *sparse = name.split("-")
+        options = {"sparse_below": _SPARSE_BELOW} if sparse else {"camera": _CAMERAS.get(name, 0)}
+        return "control_suite:ControlSuite", {"domain": domain, "task": kind, **options}
+    if name == "probe-Terminated":
+        return "probes:TimeLimit", {"terminated": True}
+    if name.startswith("probe-"):
+        return f"probes:{name.removeprefix('probe-')}", {}
+    return "four_rooms:FourRooms", {"reward": "dense"} if name == "FourRoomsDense" else {}
 
 
 def register() -> None:
     """Register what is not registered yet; calling it again changes nothing."""
-    for name, (entry_point, max_episode_steps, kwargs) in _ENVIRONMENTS.items():
+    limits: dict[str, int | None] = {f"phimu/probe-{probe}-v0": None for probe in _PROBES}
+    limits |= {entry.task: entry.horizon for entry in catalogue()}
+    for name, limit in limits.items():
         if name not in gymnasium.registry:
+            entry_point, arguments = _source(name)
             gymnasium.register(
                 name,
-                entry_point,
-                max_episode_steps=max_episode_steps,
+                f"phimu.environments.{entry_point}",
+                # The probes and the Control Suite end their episodes themselves.
+                max_episode_steps=None if name.startswith("dmc/") else limit,
                 disable_env_checker=True,  # the tests check them; one wrapper less per step
-                kwargs=kwargs,
+                kwargs=arguments,
             )
 
 

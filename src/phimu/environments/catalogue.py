@@ -40,14 +40,7 @@ def catalogue() -> list[Entry]:
 
 
 def _entry(row: dict[str, str]) -> Entry:
-    scores = {
-        name: Score(float(row[name]), float(row[f"{name}_std"])) for name in SCORED if row[name]
-    }
-    return Entry(
-        task=row["task"],
-        observation_dim=int(row["observation_dim"]),
-        action_dim=int(row["action_dim"]),
-        horizon=int(row["horizon"]),
-        seconds=float(row["seconds"]),
-        scores=scores,
-    )
+    scored = [name for name in SCORED if row[name]]
+    scores = {name: Score(float(row[name]), float(row[f"{name}_std"])) for name in scored}
+    state, action, horizon = (int(row[k]) for k in ("observation_dim", "action_dim", "horizon"))
+    return Entry(row["task"], state, action, horizon, float(row["seconds"]), scores)

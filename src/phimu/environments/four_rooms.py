@@ -6,10 +6,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from phimu.environments.checks import Reset, Step, check_choice, check_render_mode
 from phimu.environments.maze_geometry import Maze
 from phimu.errors import InputError
-
-REWARDS = ("sparse", "dense")
 
 
 class FourRooms(gymnasium.Env):
@@ -24,56 +23,40 @@ class FourRooms(gymnasium.Env):
 
     def __init__(
         self,
-        size: float = 20.0,
-        wall_thickness: float = 1.0,
-        door_width: float = 2.5,
-        door_positions: tuple[float, float] = (0.25, 0.75),
         top_speed: float = 2.0,
-        time_interval: float = 1.0,
         noise: float = 1.0,
-        start: tuple[float, float] | None = None,
-        start_spread: float = 0.0,
+        start: tuple[float, float] = (18.0, 2.0),
         random_start: bool = False,
-        goal: tuple[float, float] | None = None,
+        goal: tuple[float, float] = (2.0, 18.0),
         goal_radius: float = 1.5,
         reward: str = "sparse",
         render_mode: str | None = None,
     ) -> None:
-        self.maze = Maze(
-            size, wall_thickness, door_width, door_positions, top_speed, time_interval, noise
-        )
-        start = (0.9 * size, 0.1 * size) if start is None else start
-        goal = (0.1 * size, 0.9 * size) if goal is None else goal
+        if not (isinstance(top_speed, int | float | np.number) and 0 < top_speed < math.inf):
+            raise InputError(f"top_speed must be a positive number, not {top_speed!r}.")
+        if not (isinstance(noise, int | float | np.number) and 0 <= noise < math.inf):
+            raise InputError(f"noise must be a standard deviation of at least 0, not {noise!r}.")
+        self.maze = Maze(top_speed=top_speed, noise=noise)
         self.start = _floor("start", start, self.maze)
         self.goal = _floor("goal", goal, self.maze)
-        if not 0 < goal_radius <= size / 2:
-            raise InputError(f"goal_radius must lie in (0, {size / 2:g}], not {goal_radius!r}.")
-        if not 0 <= start_spread < math.inf:
-            raise InputError(
-                f"start_spread must be a standard deviation of at least 0, not {start_spread!r}."
-            )
-        if reward not in REWARDS:
-            raise InputError(f"reward must be one of {', '.join(REWARDS)}, not {reward!r}.")
-        if render_mode not in (None, "rgb_array"):
-            raise InputError(f"render_mode must be rgb_array or None, not {render_mode!r}.")
+        if not 0 < goal_radius <= self.maze.size / 2:
+            raise InputError(f"goal_radius must lie in (0, 10], not {goal_radius!r}.")
+        check_choice("reward", reward, ("sparse", "dense"))
+        check_render_mode(render_mode)
         self.goal_radius = float(goal_radius)
-        self.start_spread = float(start_spread)
         self.random_start = random_start
         self.reward = reward
         self.render_mode = render_mode
-        self.observation_space = gymnasium.spaces.Box(0.0, float(size), (2,), np.float32)
+        self.observation_space = gymnasium.spaces.Box(0.0, self.maze.size, (2,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.position = self.start  # in float64; only the observation is rounded
-        self._background: np.ndarray | None = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         super().reset(seed=seed)
         self.position = self._first_position()
         return np.array(self.position, dtype=np.float32), {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> Step:
         maze = self.maze
         a_x, a_y = action.tolist() if isinstance(action, np.ndarray) else map(float, action)
         if not (math.isfinite(a_x) and math.isfinite(a_y)):
@@ -94,10 +77,17 @@ class FourRooms(gymnasium.Env):
         """[resolution, resolution, 3] uint8, y up; None unless `render_mode` is rgb_array."""
         if self.render_mode is None:
             return None
-        if self._background is None:
-            self._background = self._draw_background()
-        frame = self._background.copy()
-        frame[self._disc(self.position, 0.02 * self.maze.size)] = (255, 140, 0)
+        ticks = (np.arange(self.resolution) + 0.5) * (self.maze.size / self.resolution)
+        pixels = np.stack(np.meshgrid(ticks, ticks[::-1]), axis=-1)  # row 0 is the top
+        frame = np.full((self.resolution, self.resolution, 3), 255, dtype=np.uint8)
+
+        def disc(centre: tuple[float, float], radius: float) -> np.ndarray:
+            return np.linalg.norm(pixels - centre, axis=-1) <= radius
+
+        frame[disc(self.start, 0.02 * self.maze.size)] = (255, 226, 190)
+        frame[disc(self.goal, self.goal_radius)] = (60, 170, 80)
+        frame[self.maze.inside_wall(pixels.reshape(-1, 2)).reshape(frame.shape[:2])] = 0
+        frame[disc(self.position, 0.02 * self.maze.size)] = (255, 140, 0)
         return frame
 
     def _first_position(self) -> tuple[float, float]:
@@ -106,26 +96,7 @@ class FourRooms(gymnasium.Env):
                 x, y = self.maze.uniform_positions(1, self.np_random)[0].tolist()
                 if math.dist((x, y), self.goal) > self.goal_radius:
                     return x, y
-        if self.start_spread:
-            dx, dy = (self.start_spread * self.np_random.standard_normal(2)).tolist()
-            return self.maze.move_one(*self.start, dx, dy)
         return self.start
-
-    def _draw_background(self) -> np.ndarray:
-        frame = np.full((self.resolution, self.resolution, 3), 255, dtype=np.uint8)
-        frame[self._disc(self.start, 0.02 * self.maze.size)] = (255, 226, 190)
-        frame[self._disc(self.goal, self.goal_radius)] = (60, 170, 80)
-        pixels = self._pixel_positions().reshape(-1, 2)
-        frame[self.maze.inside_wall(pixels).reshape(frame.shape[:2])] = 0
-        return frame
-
-    def _disc(self, centre: tuple[float, float], radius: float) -> np.ndarray:
-        return np.linalg.norm(self._pixel_positions() - centre, axis=-1) <= radius
-
-    def _pixel_positions(self) -> np.ndarray:
-        """[rows, columns, 2] centres of the pixels; row 0 is the top."""
-        ticks = (np.arange(self.resolution) + 0.5) * (self.maze.size / self.resolution)
-        return np.stack(np.meshgrid(ticks, ticks[::-1]), axis=-1)
 
 
 def _floor(name: str, point: tuple[float, float], maze: Maze) -> tuple[float, float]:

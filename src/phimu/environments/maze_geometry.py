@@ -5,11 +5,10 @@ so an agent that was stopped stands exactly on a face and may leave it or slide 
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-
-from phimu.errors import InputError
 
 Rectangle = tuple[float, float, float, float]  # left, bottom, right, top
 
@@ -26,17 +25,34 @@ class Maze:
     time_interval: float = 1.0
     noise: float = 1.0  # standard deviation of the displacement, per axis
 
-    rectangles: tuple[Rectangle, ...] = field(init=False, repr=False, compare=False)
-    low: np.ndarray = field(init=False, repr=False, compare=False)  # [walls, 2]
-    high: np.ndarray = field(init=False, repr=False, compare=False)  # [walls, 2]
+    @cached_property
+    def rectangles(self) -> tuple[Rectangle, ...]:
+        """The cross: each of its two walls, less its doorways.
 
-    def __post_init__(self) -> None:
-        _check_numbers(self)
-        _check_doors(self)
-        walls = np.array(_cross(self), dtype=np.float64)
-        object.__setattr__(self, "rectangles", tuple(tuple(wall) for wall in walls.tolist()))
-        object.__setattr__(self, "low", walls[:, :2].copy())
-        object.__setattr__(self, "high", walls[:, 2:].copy())
+        The pieces overlap in the middle and reach beyond the square, so that no shared edge is left
+        along which an agent could slide between two of them.
+        """
+        near, far = (self.size - self.wall_thickness) / 2, (self.size + self.wall_thickness) / 2
+        first, second = (fraction * self.size for fraction in self.door_positions)
+        gap = self.door_width / 2
+        pieces = (
+            (-self.size, first - gap),
+            (first + gap, second - gap),
+            (second + gap, 2 * self.size),
+        )
+        vertical = [(near, start, far, end) for start, end in pieces]
+        horizontal = [(start, near, end, far) for start, end in pieces]
+        return (*vertical, *horizontal)
+
+    @cached_property
+    def low(self) -> np.ndarray:
+        """[walls, 2] lower left corners."""
+        return np.array(self.rectangles)[:, :2]
+
+    @cached_property
+    def high(self) -> np.ndarray:
+        """[walls, 2] upper right corners."""
+        return np.array(self.rectangles)[:, 2:]
 
     def inside_wall(self, position: np.ndarray) -> np.ndarray:
         """[N] bool: strictly inside a wall of the cross, or outside the square."""
@@ -78,59 +94,15 @@ class Maze:
 
         A position inside a wall (float32 rounding can do this) starts from the nearest face.
         """
-        start = self._out_of_walls(np.clip(np.asarray(position, np.float64), 0.0, self.size))
-        delta = np.asarray(displacement, dtype=np.float64)
-        end = start + delta
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            time, face, axis = self._first_hit(start, delta, end)
-            stopped = start + time[:, None] * delta
-        rows = np.arange(len(start))
-        stopped[rows, axis] = face
-        result = np.where(np.isfinite(time)[:, None], stopped, end)
-        return self._out_of_walls(np.clip(result, 0.0, self.size))
-
-    def _first_hit(
-        self, start: np.ndarray, delta: np.ndarray, end: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """When (inf: never), at which face and on which axis each segment meets a wall; each [N].
-
-        A segment meets an open rectangle if their bounding boxes overlap and it has entered both
-        slabs before it leaves either. The columns are the walls of the cross, then the boundary in
-        x and y; the first of equal times counts, as in `move_one`.
-        """
-        s, d, e = start[:, None, :], delta[:, None, :], end[:, None, :]
-        overlap = ((np.minimum(s, e) < self.high) & (np.maximum(s, e) > self.low)).all(axis=-1)
-        near, far = np.where(d > 0, self.low, self.high), np.where(d > 0, self.high, self.low)
-        enter = np.where(d == 0, -np.inf, (near - s) / d)  # [N, walls, 2]
-        leave = np.where(d == 0, np.inf, (far - s) / d)
-        entry = enter.max(axis=-1)
-        time = np.where(overlap & (entry < leave.min(axis=-1)), np.minimum(entry, 1.0), np.inf)
-        axis = (enter[..., 1] > enter[..., 0]).astype(int)
-        face = np.take_along_axis(near, axis[..., None], axis=-1)[..., 0]
-
-        boundary = np.where(delta > 0, self.size, 0.0)  # [N, 2]
-        leaves = (end < 0.0) | (end > self.size)
-        out = np.where(leaves, np.minimum((boundary - start) / delta, 1.0), np.inf)
-
-        times = np.concatenate([time, out], axis=-1)
-        faces = np.concatenate([face, boundary], axis=-1)
-        axes = np.concatenate([axis, np.broadcast_to([0, 1], boundary.shape)], axis=-1)
-        rows, first = np.arange(len(start)), times.argmin(axis=-1)
-        return times[rows, first], faces[rows, first], axes[rows, first]
-
-    def _out_of_walls(self, position: np.ndarray) -> np.ndarray:
-        """Put positions that rounding left inside a wall onto its nearest face."""
-        position = position.copy()
-        for low, high in zip(self.low, self.high, strict=True):
-            inside = np.flatnonzero(((position > low) & (position < high)).all(axis=-1))
-            if inside.size:
-                depth = np.concatenate([position[inside] - low, high - position[inside]], axis=-1)
-                nearest = depth.argmin(axis=-1)
-                position[inside, nearest % 2] = np.concatenate([low, high])[nearest]
-        return position
+        moves = zip(
+            np.asarray(position, np.float64).tolist(),
+            np.asarray(displacement, np.float64).tolist(),
+            strict=True,
+        )
+        return np.array([self.move_one(*self._to_floor(*start), *by) for start, by in moves])
 
     def move_one(self, x: float, y: float, dx: float, dy: float) -> tuple[float, float]:
-        """`move` for one position on the floor, bit for bit, in plain floats and far faster."""
+        """`move` of one position on the floor, in plain floats: the environment steps by it."""
         end_x, end_y = x + dx, y + dy
         left, right = (x, end_x) if dx > 0 else (end_x, x)
         bottom, top = (y, end_y) if dy > 0 else (end_y, y)
@@ -166,14 +138,18 @@ class Maze:
         if time < math.inf:
             end_x, end_y = x + time * dx, y + time * dy
             end_x, end_y = (face, end_y) if on_x else (end_x, face)
-        end_x, end_y = min(max(end_x, 0.0), self.size), min(max(end_y, 0.0), self.size)
+        return self._to_floor(end_x, end_y)
+
+    def _to_floor(self, x: float, y: float) -> tuple[float, float]:
+        """A position that rounding left inside a wall goes onto its nearest face."""
+        x, y = min(max(x, 0.0), self.size), min(max(y, 0.0), self.size)
         for left, bottom, right, top in self.rectangles:
-            if left < end_x < right and bottom < end_y < top:
-                depth = (end_x - left, end_y - bottom, right - end_x, top - end_y)
+            if left < x < right and bottom < y < top:
+                depth = (x - left, y - bottom, right - x, top - y)
                 nearest = depth.index(min(depth))
-                value = (left, bottom, right, top)[nearest]
-                end_x, end_y = (end_x, value) if nearest % 2 else (value, end_y)
-        return end_x, end_y
+                face = (left, bottom, right, top)[nearest]
+                x, y = (x, face) if nearest % 2 else (face, y)
+        return x, y
 
 
 def _slab(start: float, delta: float, low: float, high: float) -> tuple[float, float, float]:
@@ -183,59 +159,3 @@ def _slab(start: float, delta: float, low: float, high: float) -> tuple[float, f
     if delta < 0:
         return (high - start) / delta, (low - start) / delta, high
     return -math.inf, math.inf, high
-
-
-def _cross(maze: Maze) -> list[Rectangle]:
-    """Six rectangles: each wall, less its two doorways.
-
-    The pieces overlap in the middle and reach beyond the square, so that no shared edge is left
-    along which an agent could slide between two of them.
-    """
-    middle, half = maze.size / 2, maze.wall_thickness / 2
-    first, second = (fraction * maze.size for fraction in maze.door_positions)
-    gap = maze.door_width / 2
-    pieces = (
-        (-maze.size, first - gap),
-        (first + gap, second - gap),
-        (second + gap, 2 * maze.size),
-    )
-    vertical = [(middle - half, start, middle + half, end) for start, end in pieces]
-    horizontal = [(start, middle - half, end, middle + half) for start, end in pieces]
-    return vertical + horizontal
-
-
-def _check_numbers(maze: Maze) -> None:
-    for name in ("size", "wall_thickness", "door_width", "top_speed", "time_interval"):
-        value = getattr(maze, name)
-        if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
-            raise InputError(f"{name} must be a positive number, not {value!r}.")
-    if not (isinstance(maze.noise, int | float | np.number) and 0 <= maze.noise < math.inf):
-        raise InputError(f"noise must be a standard deviation of at least 0, not {maze.noise!r}.")
-
-
-def _check_doors(maze: Maze) -> None:
-    arm = (maze.size - maze.wall_thickness) / 2
-    if arm <= 0:
-        raise InputError(
-            f"wall_thickness must be below size, but is {maze.wall_thickness} for size {maze.size}."
-        )
-    if maze.door_width > arm:
-        raise InputError(
-            f"door_width must be at most {arm:g}, the length of an arm of the cross, "
-            f"not {maze.door_width:g}."
-        )
-    try:
-        first, second = (float(fraction) * maze.size for fraction in maze.door_positions)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"door_positions must be two fractions of size, not {maze.door_positions!r}."
-        ) from None
-    gap = maze.door_width / 2
-    in_first_arm = first >= gap and first + gap <= arm
-    in_second_arm = second - gap >= maze.size - arm and second + gap <= maze.size
-    if not (in_first_arm and in_second_arm):
-        raise InputError(
-            f"door_positions must place one door of width {maze.door_width:g} within [0, {arm:g}] "
-            f"and one within [{maze.size - arm:g}, {maze.size:g}], "
-            f"but centres them at {first:g} and {second:g}."
-        )

@@ -9,8 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-Reset = tuple[np.ndarray, dict[str, Any]]
-Step = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
+from phimu.environments.checks import Reset, Step
 
 
 class Probe(gymnasium.Env):

@@ -27,7 +27,7 @@ RANDOM_STEPS = 5  # before a snapshot
 def snapshots(task_ids: Sequence[str]) -> list[np.ndarray]:
     """A frame of each task, [height, width, 3] uint8, a few random steps after its reset."""
     with tempfile.TemporaryDirectory() as scratch:
-        _draw({"job": "snapshots", "tasks": list(task_ids)}, Path(scratch))
+        _draw({"snapshots": list(task_ids)}, Path(scratch))
         paths = [Path(scratch) / f"{index}.npy" for index in range(len(task_ids))]
         return [np.load(path, allow_pickle=False) for path in paths]
 
@@ -39,7 +39,7 @@ def film(
 
     `total` is its return, by which the replay is known to be the same episode.
     """
-    job = {"job": "film", "task": task_id, "options": options, "seed": seed, "return": total}
+    job = {"film": task_id, "options": options, "seed": seed, "return": total}
     # Beside its place, so that the finished film is moved there in one go.
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
@@ -84,16 +84,6 @@ def _draw(job: dict[str, Any], scratch: Path) -> None:
     )
 
 
-def _run(path: Path) -> None:
-    """What the child does."""
-    job = json.loads(path.read_text())
-    if job["job"] == "film":
-        _film(job, path.parent)
-    else:
-        for index, task_id in enumerate(job["tasks"]):
-            np.save(path.parent / f"{index}.npy", _snapshot(task_id), allow_pickle=False)
-
-
 def _snapshot(task_id: str) -> np.ndarray:
     task = open_task(task_id, render_mode="rgb_array")
     task.reset(seed=0)
@@ -112,7 +102,7 @@ def _film(job: dict[str, Any], scratch: Path) -> None:
         import imageio.v2 as imageio
     except ImportError as error:
         raise InputError('A video needs imageio: pip install "phimu[video]".') from error
-    task = open_task(job["task"], **job["options"], render_mode="rgb_array")
+    task = open_task(job["film"], **job["options"], render_mode="rgb_array")
     task.reset(job["seed"])
     first = _frame(task)  # before the writer, which would begin a file
     rate = task.env.metadata.get("render_fps", 30)
@@ -149,8 +139,13 @@ def _frame(task: Task) -> np.ndarray:
 
 
 def _main(path: Path) -> int:
+    """What the child does; its exit code."""
+    job = json.loads(path.read_text())
     try:
-        _run(path)
+        for index, task_id in enumerate(job.get("snapshots", ())):
+            np.save(path.parent / f"{index}.npy", _snapshot(task_id), allow_pickle=False)
+        if "film" in job:
+            _film(job, path.parent)
     except InputError as error:
         print(error, file=sys.stderr)
         return BAD_INPUT

@@ -133,21 +133,23 @@ def open_task(task: str | gymnasium.Env, **kwargs: Any) -> Task:
 def _make(task: str, kwargs: dict[str, Any]) -> gymnasium.Env:
     """`gymnasium.make`, whose many exceptions become one sentence each."""
     module, _, name = task.rpartition(":")
-    if module:
-        _import_module(task, module)
     try:
-        with _quiet_model_compiler(name):
+        if module:
+            importlib.import_module(module)
+    except ImportError as missing:
+        raise InputError(
+            f"task {task!r} asks for the module {module!r}, which cannot be imported ({missing}); "
+            f"install it, or run where Python finds it."
+        ) from missing
+    try:
+        with quiet_model_compiler() if _has_gymnasium_models(name) else contextlib.nullcontext():
             return gymnasium.make(name, **kwargs)
-    except error.DependencyNotInstalled as missing:
+    except (error.DependencyNotInstalled, ImportError) as missing:
         raise InputError(_how_to_install(task, missing)) from missing
-    except (error.UnregisteredEnv, error.DeprecatedEnv) as unknown:
-        raise InputError(_unknown(task, name)) from unknown
-    except error.Error as refused:
+    except error.Error as unknown:
         if name in gymnasium.registry:
             raise
-        raise InputError(_unknown(task, name)) from refused
-    except ImportError as missing:
-        raise InputError(_how_to_install(task, missing)) from missing
+        raise InputError(_unknown(task, name)) from unknown
     except TypeError as refused:
         unexpected = re.search(r"unexpected keyword argument '(\w+)'", str(refused))
         if unexpected is None or unexpected[1] not in kwargs:
@@ -155,38 +157,26 @@ def _make(task: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         raise InputError(_unaccepted(task, name, unexpected[1])) from refused
 
 
+def _has_gymnasium_models(name: str) -> bool:
+    spec = gymnasium.registry.get(name)
+    return spec is not None and str(spec.entry_point).startswith(_WITH_GYMNASIUM_MODELS)
+
+
 @contextlib.contextmanager
-def _quiet_model_compiler(name: str) -> Iterator[None]:
-    """Drop what MuJoCo's compiler says of Gymnasium's own model files.
+def quiet_model_compiler() -> Iterator[None]:
+    """Drop what MuJoCo's compiler says of the model files of Gymnasium and of the Control Suite.
 
     Nobody here can act on it, and MuJoCo would leave a MUJOCO_LOG.TXT in the working directory.
     Warnings of the simulation itself come later and are kept.
     """
-    spec = gymnasium.registry.get(name)
-    if spec is None or not str(spec.entry_point).startswith(_WITH_GYMNASIUM_MODELS):
-        yield
-        return
-    try:
-        import mujoco
-    except ImportError:  # gymnasium.make says so better
-        yield
-        return
+    import mujoco
+
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)
     try:
         yield
     finally:
         mujoco.set_mju_user_warning(before)
-
-
-def _import_module(task: str, module: str) -> None:
-    try:
-        importlib.import_module(module)
-    except ImportError as missing:
-        raise InputError(
-            f"task {task!r} asks for the module {module!r}, which cannot be imported ({missing}); "
-            f"install it, or run where Python finds it."
-        ) from missing
 
 
 def _unknown(task: str, name: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from phimu.data.device_set import DeviceSet
-from phimu.data.logged import OfflineSet, Transitions
+from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
 from phimu.networks import MLP, norm, polyak
 from phimu.normalisation import Acting, AsIs, RunningNormaliser, normalise_batch
@@ -56,7 +56,7 @@ class FittedQ:
     """Values come near within about 1 / (target_rate (1 - discount)) updates: 10,000."""
     batch_size: int = 256
 
-    def init(self, acting: Acting, data: OfflineSet, seed: int) -> Fit:
+    def init(self, acting: Acting, data: LoggedDataset, seed: int) -> Fit:
         rows = data.transitions
         # v = mean r + discount (1 - mean terminated) v. A value that all have too much of is what
         # updates take longest to correct.
@@ -113,7 +113,7 @@ def _q(network: MLP, observation: jax.Array, action: jax.Array) -> jax.Array:
 def estimate(
     settings: FittedQ,
     acting: Acting,
-    data: OfflineSet,
+    data: LoggedDataset,
     count: int,
     seed: int = 0,
     progress: Callable[[int], Any] = lambda done: None,
@@ -152,8 +152,9 @@ def estimate(
 
 
 def discount_of(settings: Any) -> float:
-    """The agent's own, in whichever part of its settings it is."""
-    return next(value for field, value in walk(settings) if field.name == "discount")
+    """The agent's own, in whichever part of its settings it is; if it has none, FittedQ's."""
+    own = (value for field, value in walk(settings) if field.name == "discount")
+    return next(own, FittedQ.discount)
 
 
 def starts(rows: Transitions) -> np.ndarray:

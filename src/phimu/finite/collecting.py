@@ -1,20 +1,24 @@
-"""Algorithm 1, line 4: a transition from the occupancy of a policy, by a geometric stop."""
+"""Data: Algorithm 1, line 4, a transition from the occupancy of a policy, by a geometric stop; or
+transitions of pairs drawn at will, with negatives.
+"""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from phimu.finite.mdp import FiniteMDP
 from phimu.types import Array
 
 
 class Transitions(NamedTuple):
-    """n of them, one per episode."""
+    """n of them; with K negatives for each: only how often each s' is among these."""
 
     observation: Array  # [n], integers
     action: Array  # [n]
     next_observation: Array  # [n]
+    negatives: Any = None  # [n, S], rows sum to K; or none
 
 
 def collect(
@@ -65,4 +69,16 @@ def pick(running_sums: Array, chance: Array) -> Array:
 def count(transitions: Transitions, observations: int, actions: int) -> Array:
     """n(s, a, s'): [S, A, S]."""
     none = jnp.zeros((observations, actions, observations))
-    return none.at[tuple(transitions)].add(1.0)
+    return none.at[transitions[:3]].add(1.0)
+
+
+def draw(
+    rng: np.random.Generator, mdp: FiniteMDP, pairs: np.ndarray, size: int, negatives: int
+) -> Transitions:
+    """`size` transitions from (s, a) ~ `pairs` [S, A], each with `negatives` draws of p."""
+    index = rng.choice(pairs.size, size, p=pairs.reshape(-1))
+    observation, action = np.divmod(index, pairs.shape[1])
+    sums = np.cumsum(mdp.transition[observation, action], axis=1)
+    following = pick(sums, rng.uniform(size=size))
+    drawn = rng.multinomial(negatives, mdp.base_measure, size).astype(np.float64)
+    return Transitions(observation, action, following, drawn)

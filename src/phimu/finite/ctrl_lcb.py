@@ -1,6 +1,6 @@
 """Algorithm 2 (CTRL-LCB) on finite MDPs, line for line, and what it is compared with.
 
-The study gives it phi = e_(s,a), as for the tables of section 4.1, so that the penalty of (s, a)
+The study's MDPs are tables, with phi = e_(s,a) as in section 4.1, so that the penalty of (s, a)
 says how often it is in the data. With the rows of P-hat as phi, which serve Algorithm 1, an action
 that is not in the data has the row of the base measure, and a small penalty: the theorem asks for a
 behaviour that takes every action (omega), and nothing protects from one that is missing.
@@ -8,15 +8,11 @@ behaviour that takes every action (omega), and nothing protects from one that is
 
 import jax.numpy as jnp
 
+from phimu.finite import exact
 from phimu.finite.ctrl_ucb import Constants, bonus, covariance
 from phimu.finite.linear_systems import solve
 from phimu.finite.planning import policy_iteration
 from phimu.types import Array
-
-
-def one_hot_pairs(observations: int, actions: int) -> Array:
-    """phi = e_(s,a): [S, A, S A]."""
-    return jnp.eye(observations * actions).reshape(observations, actions, -1)
 
 
 def penalty(
@@ -43,6 +39,7 @@ def behaviour_cloning(visits: Array) -> Array:
     return jnp.where(total > 0, visits / jnp.maximum(total, 1), 1 / visits.shape[1])
 
 
+@exact
 def coverage(phi: Array, occupancy: Array, data: Array) -> Array:
     """C* of a policy: tr(E_pi phi phi' (E_data phi phi')^-1), from d^pi and the data's [S, A]."""
     return jnp.trace(solve(covariance(phi, data, 0.0), covariance(phi, occupancy, 0.0)))

@@ -16,7 +16,8 @@ from phimu.finite.mdp import FiniteMDP
 from phimu.finite.planning import evaluate, policy_iteration
 from phimu.types import Array
 
-CAP = 2.0
+CAP = 2.0  # of a bonus
+DELTA = 0.1  # the probability with which the theorems may fail
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,10 @@ class Constants:
     """alpha_n is this times sqrt((A + d^2) discount log(models n / delta))."""
     ridge_factor: float = 1.0
     """lambda_n is this times d log(models n / delta)."""
-    delta: float = 0.1
-    """The probability with which the theorem may fail."""
 
     def __post_init__(self) -> None:
         if self.bonus_factor < 0 or self.ridge_factor <= 0:
             raise InputError("bonus_factor must not be negative and ridge_factor positive.")
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta}: give a probability between 0 and 1.")
 
     def bonus_scale(self, size: Array, spread: Array, feature_dim: int, discount: Array) -> Array:
         """alpha: `size` is n; `spread` is A online, omega offline."""
@@ -51,7 +48,7 @@ class Constants:
         return self.ridge_factor * feature_dim * self._log(size)
 
     def _log(self, size: Array) -> Array:
-        return self.log_models + jnp.log(size / self.delta)
+        return self.log_models + jnp.log(size / DELTA)
 
 
 def log_tables(observations: int, actions: int) -> float:

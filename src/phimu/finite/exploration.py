@@ -11,7 +11,7 @@ from phimu.finite.ctrl_ucb import Decision, Explore, covariance, elliptical
 from phimu.finite.learners import Estimate, Learner, add_counts, no_counts
 from phimu.finite.linear_systems import solve
 from phimu.finite.mdp import FiniteMDP
-from phimu.finite.planning import occupancy, policy_iteration
+from phimu.finite.planning import greedy, occupancy, policy_iteration
 from phimu.types import Array
 
 TIES = 1e-6  # reward at random, so that equally good actions are not always the first
@@ -66,11 +66,11 @@ def _plan(estimate: Estimate, mdp: FiniteMDP, key: Array) -> Array:
     return policy_iteration(estimate.transition, mdp.reward + ties, mdp.discount).policy
 
 
-def known_features(ridge: float = RIDGE) -> Learner:
+def known_features() -> Learner:
     """LSVI-UCB's regression: P-hat V = phi* ' Sigma^-1 sum phi*_i V(s'_i) for every V at once."""
 
     def read(counts: Array, mdp: FiniteMDP) -> Estimate:
-        matrix = covariance(mdp.phi, counts.sum(axis=2), ridge)
+        matrix = covariance(mdp.phi, counts.sum(axis=2), RIDGE)
         sums = jnp.einsum("sad,sat->dt", mdp.phi, counts)
         return Estimate(mdp.phi, mdp.phi @ solve(matrix, sums))
 
@@ -95,7 +95,7 @@ def least_squares(bonus_scale: float) -> Explore:
 
         nothing = jnp.zeros(len(visits))
         value = jax.lax.fori_loop(0, ROUNDS, lambda _, v: values(v).max(axis=1), nothing)
-        policy = jax.nn.one_hot(values(value).argmax(axis=1), visits.shape[1])
+        policy = greedy(values(value))
         return Decision(policy[None], policy)
 
     return explore

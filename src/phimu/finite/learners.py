@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from phimu.finite.collecting import Transitions, count
-from phimu.finite.estimators import Loss, Sample
+from phimu.finite.estimators import Loss
 from phimu.finite.mdp import FiniteMDP
 from phimu.types import Array
 
@@ -102,7 +102,7 @@ def shifts_by(loss: Loss, negatives: int, per_group: int) -> Learner:
 
         def total(shift: Array) -> Array:
             rows = log_ratio[new.observation, (new.action + shift + memory.first[group]) % actions]
-            losses = loss(rows, Sample(*new, drawn), mdp.base_measure, jnp.zeros(()))
+            losses = loss(rows, new._replace(negatives=drawn), mdp.base_measure, jnp.zeros(()))
             return jnp.zeros(len(memory.first)).at[group].add(losses)
 
         totals = jax.vmap(total, out_axes=1)(jnp.arange(actions))

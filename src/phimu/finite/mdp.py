@@ -28,12 +28,7 @@ class FiniteMDP(NamedTuple):
 
 
 def make(
-    phi: np.ndarray,
-    mu: np.ndarray,
-    base_measure: np.ndarray,
-    reward: np.ndarray,
-    start: np.ndarray,
-    discount: float,
+    phi: Array, mu: Array, base_measure: Array, reward: Array, start: Array, discount: float
 ) -> FiniteMDP:
     """The MDP of these factors, in float64; refused if they do not make one."""
     phi, mu, base_measure, reward, start = (
@@ -49,7 +44,7 @@ def make(
         raise InputError("base_measure must be positive everywhere and sum to 1.")
     if mdp.start.min() < 0 or abs(mdp.start.sum() - 1) > 1e-9:
         raise InputError("start must be a distribution: not negative, with sum 1.")
-    if mdp.transition.min() < 0 or row_error(mdp) > 1e-9:
+    if mdp.transition.min() < 0 or np.abs(mdp.transition.sum(axis=2) - 1).max() > 1e-9:
         raise InputError("phi and mu give no distribution of s' for some (s, a): normalise them.")
     return mdp
 
@@ -64,46 +59,27 @@ def stack(trees: Sequence[T]) -> T:
     return jax.tree.map(lambda *arrays: np.stack(arrays), *trees)
 
 
-def row_error(mdp: FiniteMDP) -> float:
-    """How far the rows of P are from summing to one."""
-    return float(np.abs(mdp.transition.sum(axis=2) - 1).max())
-
-
-def factorisation_error(mdp: FiniteMDP) -> float:
-    """max |P - <phi, p mu>|."""
-    return float(np.abs(mdp.transition - transition_of(mdp.phi, mdp.mu, mdp.base_measure)).max())
-
-
-def marginal_error(mdp: FiniteMDP) -> float:
-    """max |int phi' mu p - 1| over (s, a): what section 4.2's regulariser holds at zero."""
-    return float(np.abs(mdp.phi @ (mdp.base_measure @ mdp.mu) - 1).max())
-
-
-def phi_norm(mdp: FiniteMDP) -> float:
-    """max |phi(s, a)|; the assumption wants at most 1."""
-    return float(np.linalg.norm(mdp.phi, axis=2).max())
-
-
-def reward_weights(mdp: FiniteMDP) -> tuple[np.ndarray, float]:
-    """The shortest theta with r = <phi, theta> as closely as can be, and max |r - <phi, theta>|.
-
-    The assumption wants no error and |theta| at most sqrt(d).
-    """
-    return linear_fit(mdp, mdp.reward)
-
-
-def mu_norm(mdp: FiniteMDP) -> float:
-    """|int |mu| p|, which bounds |int mu p g| for every |g| <= 1; at most sqrt(d) is wanted.
-
-    Equal to the largest of these where mu is not negative (g = 1), as in all our models. Where mu
-    has both signs the largest is a search over 2^S functions g, which is section 3.1's point.
-    """
-    return float(np.linalg.norm(mdp.base_measure @ np.abs(mdp.mu)))
-
-
-def mu_norm_bound(mdp: FiniteMDP) -> float:
-    """sqrt(E_p |mu|^2): section 4.1's bound by Jensen, which can be estimated from samples."""
-    return float(np.sqrt(mdp.base_measure @ (mdp.mu**2).sum(axis=1)))
+def conditions(mdp: FiniteMDP) -> dict[str, float]:
+    """What sections 2.1 and 4.1 assume of a linear MDP, as numbers."""
+    theta, reward_error = linear_fit(mdp, mdp.reward)
+    difference = mdp.transition - transition_of(mdp.phi, mdp.mu, mdp.base_measure)
+    found = {
+        "row_error": np.abs(mdp.transition.sum(axis=2) - 1).max(),
+        # max |P - <phi, p mu>|: wanted is 0, as of all that are called errors.
+        "factorisation_error": np.abs(difference).max(),
+        # max |int phi' mu p - 1| over (s, a): what section 4.2's regulariser holds at zero.
+        "marginal_error": np.abs(mdp.phi @ (mdp.base_measure @ mdp.mu) - 1).max(),
+        "phi_norm": np.linalg.norm(mdp.phi, axis=2).max(),  # max |phi(s, a)|, at most 1
+        "reward_error": reward_error,  # max |r - <phi, theta>|
+        "theta_norm": np.linalg.norm(theta),  # at most sqrt(d)
+        # |int |mu| p|, at most sqrt(d), bounds |int mu p g| for every |g| <= 1. Equal to the
+        # largest of these where mu is not negative (g = 1), as in all our models. Where mu has
+        # both signs that is a search over 2^S functions g, which is section 3.1's point.
+        "mu_norm": np.linalg.norm(mdp.base_measure @ np.abs(mdp.mu)),
+        # sqrt(E_p |mu|^2): section 4.1's bound by Jensen, which can be estimated from samples.
+        "mu_norm_bound": np.sqrt(mdp.base_measure @ (mdp.mu**2).sum(axis=1)),
+    }
+    return {name: float(value) for name, value in found.items()}
 
 
 def linear_fit(mdp: FiniteMDP, values: np.ndarray) -> tuple[np.ndarray, float]:

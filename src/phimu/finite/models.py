@@ -21,25 +21,6 @@ def tabular(
     return make(phi, mu, uniform(observations), reward, start, discount)
 
 
-def river_swim(length: int = 6, discount: float = 0.95) -> FiniteMDP:
-    """Swim right against the current to a reward of 1, or drift left to one of 0.005.
-
-    Action 0 goes left, always; action 1 right, sometimes. The numbers are those of Osband et al.
-    (2013), who cite Strehl and Littman (2008).
-    """
-    if length < 2:
-        raise InputError(f"length is {length}: a river has at least 2 places.")
-    transition, reward = np.zeros((length, 2, length)), np.zeros((length, 2))
-    for place in range(length):
-        transition[place, 0, max(place - 1, 0)] = 1
-        if 0 < place < length - 1:
-            transition[place, 1, place - 1 : place + 2] = 0.05, 0.6, 0.35
-    transition[0, 1, :2] = 0.4, 0.6
-    transition[-1, 1, -2:] = 0.4, 0.6
-    reward[0, 0], reward[-1, 1] = 0.005, 1
-    return tabular(transition, reward, np.eye(length)[0], discount)
-
-
 def random_low_rank(
     observations: int, actions: int, feature_dim: int, discount: float = 0.9, seed: int = 0
 ) -> FiniteMDP:
@@ -52,29 +33,11 @@ def random_low_rank(
     return through_latents(phi, emission, theta, uniform(observations), discount)
 
 
-def block_mdp(
-    latents: int, actions: int, per_latent: int, discount: float = 0.9, seed: int = 0
-) -> FiniteMDP:
-    """A random MDP of latent states, each seen as one of `per_latent` observations of its own.
-
-    phi(s, a) is the distribution of the next latent state and mu_z p how z is seen, so d = latents.
-    """
-    _refuse_nothing(latents=latents, actions=actions, per_latent=per_latent)
-    rng = np.random.default_rng(seed)
-    moves = rng.dirichlet(np.ones(latents), (latents, actions))
-    emission = np.kron(np.eye(latents), np.ones(per_latent))
-    emission[emission > 0] = rng.dirichlet(np.ones(per_latent), latents).reshape(-1)
-    theta = rng.uniform(size=latents)
-    phi = np.repeat(moves, per_latent, axis=0)
-    return through_latents(phi, emission, theta, emission[0], discount)
-
-
 def combination_lock(
     horizon: int,
     actions: int,
     per_latent: int = 1,
     discount: float = 0.9,
-    noise: float = 0.0,
     decoy: float = 0.0,
     seed: int = 0,
 ) -> FiniteMDP:
@@ -85,14 +48,11 @@ def combination_lock(
     the bad one, and that only to the next bad one. The good action of the last level is paid 1 and
     leads to a goal, which leads, as all else there does, to an end without reward that is never
     left; it stands for the end of an episode. Each latent state is seen as one of `per_latent`
-    observations; with probability `noise` any of its level's is seen, and the walk goes on from
-    what is seen. `decoy` is paid for the wrong action of the first level.
+    observations. `decoy` is paid for the wrong action of the first level.
 
     d = 2 horizon: the good two are always entered together, so they share a component of phi.
     """
     _refuse_nothing(horizon=horizon, actions=actions, per_latent=per_latent)
-    if not 0 <= noise <= 1 or not 0 <= decoy <= 1:
-        raise InputError(f"noise is {noise} and decoy is {decoy}: give numbers from 0 to 1.")
     opens = np.random.default_rng(seed).integers(actions, size=(horizon, 2, 1))
     # Behind level h lies component 2 h if the action was right, 2 h + 1 if it was wrong. Behind the
     # last these are the goal and the end.
@@ -101,9 +61,8 @@ def combination_lock(
     for level in range(horizon):
         leads_to[3 * level : 3 * level + 2] = 2 * level + (np.arange(actions) != opens[level])
         leads_to[3 * level + 2] = 2 * level + 1
-    for level in range(1, horizon):
-        own = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
-        seen[2 * level - 2 : 2 * level, 3 * level : 3 * level + 3] = (1 - noise) * own + noise / 3
+        seen[2 * level, 3 * level + 3 : 3 * level + 5] = 0.5  # the next good two
+        seen[2 * level + 1, 3 * level + 5 : 3 * level + 6] = 1  # the next bad one
     seen[-2:, -2:] = np.eye(2)
     theta = np.zeros(2 * horizon)
     theta[1], theta[-2] = decoy, 1

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from phimu.finite import exact
 from phimu.finite.linear_systems import solve
-from phimu.finite.precision import exact
 from phimu.types import Array
 
 
@@ -20,11 +20,6 @@ class Plan(NamedTuple):
     policy: Array  # pi(a|s) [S, A]
     value: Array  # V(s) [S]
     action_value: Array  # Q(s, a) [S, A]
-
-
-def action_values(transition: Array, reward: Array, discount: Array, value: Array) -> Array:
-    """Equation (bellman_q): r + discount P V: [S, A]."""
-    return reward + discount * (transition @ value)
 
 
 @exact
@@ -39,7 +34,7 @@ def evaluate(transition: Array, reward: Array, discount: Array, policy: Array) -
     moves = jnp.einsum("sa,sat->st", policy, transition)
     matrix = jnp.eye(len(moves)) - discount * moves
     value = solve(matrix, (policy * reward).sum(axis=1))
-    return Plan(policy, value, action_values(transition, reward, discount, value))
+    return Plan(policy, value, reward + discount * (transition @ value))  # equation (bellman_q)
 
 
 @exact
@@ -51,26 +46,6 @@ def occupancy(transition: Array, start: Array, discount: Array, policy: Array) -
     moves = jnp.einsum("sa,sat->st", policy, transition)
     matrix = jnp.eye(len(moves)) - discount * moves.T
     return (1 - discount) * solve(matrix, start)[:, None] * policy
-
-
-@exact
-def value_iteration(transition: Array, reward: Array, discount: Array) -> Plan:
-    """The optimal V and Q within 1e-10, or within rounding, and the greedy policy."""
-    rounding = 8 * jnp.finfo(jnp.float64).eps
-
-    def unfinished(step: tuple[Array, Array]) -> Array:
-        value, change = step
-        wanted = jnp.maximum(1e-10 * (1 - discount), rounding * jnp.abs(value).max())
-        return discount * change > wanted
-
-    def improve(step: tuple[Array, Array]) -> tuple[Array, Array]:
-        value = action_values(transition, reward, discount, step[0]).max(axis=1)
-        return value, jnp.abs(value - step[0]).max()
-
-    nothing = jnp.zeros(reward.shape[0])
-    value, _ = jax.lax.while_loop(unfinished, improve, (nothing, jnp.inf))
-    q = action_values(transition, reward, discount, value)
-    return Plan(greedy(q), q.max(axis=1), q)
 
 
 @exact

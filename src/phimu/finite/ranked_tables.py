@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 
 from phimu.finite.collecting import Transitions
-from phimu.finite.estimators import Sample
 from phimu.finite.learners import Estimate, Learner, noise, normalised, of_ratio
 from phimu.finite.mdp import FiniteMDP
 from phimu.types import Array
@@ -45,7 +44,8 @@ def tables_by_ranking(negatives: int, capacity: int, batch: int) -> Learner:
         return _empty(mdp, capacity)
 
     def learn(memory: Ranked, mdp: FiniteMDP, new: Transitions, key: Array) -> Ranked:
-        memory = _append(memory, mdp, new, noise(key, mdp.base_measure, batch, negatives))
+        drawn = noise(key, mdp.base_measure, batch, negatives)
+        memory = _append(memory, mdp, new._replace(negatives=drawn))
         memory = _look_again(memory, mdp, memory.used - batch, batch)
 
         def sweep(_: int, memory: Ranked) -> Ranked:
@@ -54,39 +54,31 @@ def tables_by_ranking(negatives: int, capacity: int, batch: int) -> Learner:
 
         return jax.lax.fori_loop(0, AGAIN, sweep, memory)
 
-    def read(memory: Ranked, mdp: FiniteMDP) -> Estimate:
-        return of_ratio(_ratio(memory, mdp).reshape(mdp.transition.shape), mdp)
-
-    return Learner(init, learn, read)
+    return Learner(init, learn, _read)
 
 
-def table_by_ranking(sample: Sample, mdp: FiniteMDP, rounds: int) -> Array:
+def table_by_ranking(data: Transitions, mdp: FiniteMDP, rounds: int) -> Array:
     """P-hat [S, A, S] of data that does not grow, after `rounds` updates."""
-    new = Transitions(sample.observation, sample.action, sample.next_observation)
-    memory = _append(_empty(mdp, len(new.action)), mdp, new, sample.negatives.astype(jnp.uint16))
+    size = len(data.action)
+    memory = _append(_empty(mdp, size), mdp, data)
     memory = jax.lax.fori_loop(
-        0, rounds, lambda _, memory: _look_again(memory, mdp, 0, len(new.action)), memory
+        0, rounds, lambda _, memory: _look_again(memory, mdp, 0, size), memory
     )
-    return of_ratio(_ratio(memory, mdp).reshape(mdp.transition.shape), mdp).transition
+    return _read(memory, mdp).transition
 
 
 def _empty(mdp: FiniteMDP, capacity: int) -> Ranked:
     observations, actions = mdp.reward.shape
-    nothing = jnp.zeros((observations * actions, observations))
-    return Ranked(
-        nothing,
-        jnp.zeros(capacity, int),
-        jnp.zeros((capacity, observations), jnp.uint16),
-        jnp.zeros(capacity),
-        nothing,
-        jnp.zeros((), int),
-        jnp.zeros((), int),
-    )
+    nothing, zero = jnp.zeros((observations * actions, observations)), jnp.zeros((), int)
+    candidates = jnp.zeros((capacity, observations), jnp.uint16)
+    pair, share = jnp.zeros(capacity, int), jnp.zeros(capacity)
+    return Ranked(nothing, pair, candidates, share, nothing, zero, zero)
 
 
-def _append(memory: Ranked, mdp: FiniteMDP, new: Transitions, drawn: Array) -> Ranked:
+def _append(memory: Ranked, mdp: FiniteMDP, new: Transitions) -> Ranked:
     pair = (new.observation * mdp.reward.shape[1] + new.action).astype(int)
-    candidates = drawn.at[jnp.arange(len(pair)), new.next_observation].add(1)
+    itself = jnp.arange(len(pair)), new.next_observation
+    candidates = new.negatives.astype(jnp.uint16).at[itself].add(1)
     share = 1 / candidates.astype(float).sum(axis=1)  # as if every ratio were one
     place = jax.lax.dynamic_update_slice_in_dim
     return memory._replace(
@@ -116,3 +108,7 @@ def _ratio(memory: Ranked, mdp: FiniteMDP) -> Array:
     """n / sum of weighted candidates, scaled to E_p = 1, which the loss leaves free: [S A, S]."""
     raw = jnp.where(memory.counts > 0, memory.counts / memory.weighted, 0.0)
     return normalised(raw, mdp.base_measure)
+
+
+def _read(memory: Ranked, mdp: FiniteMDP) -> Estimate:
+    return of_ratio(_ratio(memory, mdp).reshape(mdp.transition.shape), mdp)

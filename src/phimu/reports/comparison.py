@@ -1,13 +1,16 @@
 """The paper's tables with our runs beside its scores and those of others, as data."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from phimu.environments.catalogue import catalogue
+from phimu.reports import statistics
 from phimu.reports.published import Published, published
-from phimu.reports.rows import Changes, Result
-from phimu.reports.statistics import mean_and_std
+from phimu.reports.rows import Changes, Result, differing
+from phimu.reports.statistics import Estimate, bootstrap, mean_and_std
 from phimu.studies.tables import STUDIES, TASK_NOTES, TASK_TITLES, Study
 
 Whose = Literal["ours", "paper", "others"]
@@ -39,7 +42,7 @@ class Row(NamedTuple):
     task: str
     title: str
     notes: tuple[str, ...]
-    cells: list[Cell | None]  # None: not run, or not published
+    cells: dict[Column, Cell]  # without those that were not run, or not published
 
 
 class Table(NamedTuple):
@@ -94,17 +97,13 @@ def _fit(study: Study, result: Result) -> Placed | None:
 def differences(table: Table) -> tuple[list[str], dict[str, list[Any]]]:
     """Our columns that have runs, and the settings that two of them have and set differently."""
     ran: dict[str, dict[str, Any]] = {}
-    for index, column in enumerate(table.columns):
-        cells = [row.cells[index] for row in table.rows]
-        runs = [run for cell in cells if cell is not None for run in cell.runs]
+    for column in table.columns:
+        cells = [row.cells[column] for row in table.rows if column in row.cells]
+        runs = [run for cell in cells for run in cell.runs]
         if runs:
             ran[f"{column.heading} ({column.detail})"] = runs[0].settings
-    found = {}
-    for name in dict.fromkeys(name for settings in ran.values() for name in settings):
-        values = [settings[name] for settings in ran.values() if name in settings]
-        if any(value != values[0] for value in values):
-            found[name] = [settings.get(name, ABSENT) for settings in ran.values()]
-    return list(ran), found
+    names = differing(ran.values())
+    return list(ran), {name: [each.get(name, ABSENT) for each in ran.values()] for name in names}
 
 
 def tables(results: Iterable[Result]) -> list[Table]:
@@ -120,44 +119,41 @@ def tables(results: Iterable[Result]) -> list[Table]:
 
 def _table(study: Study, members: Sequence[tuple[Placed, Result]]) -> Table:
     theirs = [row for row in published() if (row.table, row.metric) == (study.name, study.metric)]
-    found: list[tuple[Column, dict[str, Cell]]] = []  # a column, and its cells by task
+    found: dict[Column, dict[str, Cell]] = {}  # the cells of each by task
     for index, variant in enumerate(study.variants):
-        for detail, cells in _our_columns(index, members):
-            found.append((Column(variant.label, "ours", detail), cells))
+        for detail, by_task in _our_columns(index, members).items():
+            found[Column(variant.label, "ours", detail)] = by_task
         printed = [row for row in theirs if row.method == variant.published_method]
         if printed:
             whose: Whose = "paper" if any(row.of_paper for row in printed) else "others"
             column = Column(variant.label, whose, printed[0].method)
-            found.append((column, {row.task: _printed(row) for row in printed}))
+            found[column] = {row.task: _printed(row) for row in printed}
     shown = {variant.published_method for variant in study.variants}
     for whose in ("paper", "others"):
         rest = [row for row in theirs if row.method not in shown]
         rest = [row for row in rest if row.of_paper == (whose == "paper")]
         if rest:
-            found.append((Column(BEST, whose, ""), _best(study, rest)))
-    columns = [column for column, _ in found]
+            found[Column(BEST, whose, "")] = _best(study, rest)
     rows = []
     for task in study.tasks:
-        cells_of_task = _marked(columns, [cells.get(task) for _, cells in found])
-        rows.append(Row(task, TASK_TITLES[task], TASK_NOTES.get(task, ()), cells_of_task))
-    return Table(study, columns, rows)
+        cells = {column: by_task[task] for column, by_task in found.items() if task in by_task}
+        rows.append(Row(task, TASK_TITLES[task], TASK_NOTES.get(task, ()), _marked(cells)))
+    return Table(study, list(found), rows)
 
 
 def _our_columns(
     index: int, members: Sequence[tuple[Placed, Result]]
-) -> list[tuple[str, dict[str, Cell]]]:
+) -> dict[str, dict[str, Cell]]:
     """A column for each preset that the variant was run with; an empty one if it was not."""
     found: dict[str, dict[str, list[Result]]] = {}
     for placed, result in members:
         if placed.variant == index and result.score is not None:
             detail = ", ".join([result.preset, *(f"{k}={v}" for k, v in placed.rest)])
             found.setdefault(detail, {}).setdefault(result.task, []).append(result)
-    if not found:
-        return [("", {})]
-    return [
-        (detail, {task: ours(runs) for task, runs in by_task.items()})
-        for detail, by_task in sorted(found.items())
-    ]
+    return {
+        detail: {task: ours(runs) for task, runs in found[detail].items()}
+        for detail in sorted(found)
+    } or {"": {}}
 
 
 def ours(runs: Sequence[Result]) -> Cell:
@@ -182,34 +178,90 @@ def _printed(row: Published, method: str = "") -> Cell:
 
 
 def _best(study: Study, rows: Sequence[Published]) -> dict[str, Cell]:
-    """The highest mean on each task among those after as many steps, or of sets of data all."""
+    """The highest mean on each task among those after as many steps; on datasets among all."""
     comparable = [row for row in rows if row.steps in (None, study.steps)]
-    ascending = sorted(
-        reversed(comparable), key=lambda row: row.mean
-    )  # of equals the first is last
+    # The last of a task stays: of equals the first.
+    ascending = sorted(reversed(comparable), key=lambda row: row.mean)
     return {row.task: _printed(row, row.method) for row in ascending}
 
 
-def _marked(columns: Sequence[Column], cells: Sequence[Cell | None]) -> list[Cell | None]:
+def _marked(cells: dict[Column, Cell]) -> dict[Column, Cell]:
     """Each cell of a row with whether it is ahead of the other side, and whether no more than that.
 
     Ours are compared with the published scores of the same variant, those with the best of ours,
     and the best of other methods with the best of all of ours.
     """
-    marked: list[Cell | None] = []
-    for column, cell in zip(columns, cells, strict=True):
+    marked = dict(cells)
+    for column, cell in cells.items():
         rivals = [
             other
-            for beside, other in zip(columns, cells, strict=True)
-            if other is not None
-            and (beside.whose == "ours") != (column.whose == "ours")
-            and (beside.heading == column.heading or (cell is not None and cell.method))
+            for beside, other in cells.items()
+            if (beside.whose == "ours") != (column.whose == "ours")
+            and (beside.heading == column.heading or cell.method)
         ]
-        if cell is not None and rivals:
+        if rivals:
             rival = max(rivals, key=lambda other: other.mean)
             spread = np.hypot(cell.std or 0.0, rival.std or 0.0)
             later = cell.steps and rival.steps and min(cell.steps) > max(rival.steps)
             near = bool(abs(cell.mean - rival.mean) <= spread or later)
-            cell = cell._replace(ahead=cell.mean > rival.mean, near=near)
-        marked.append(cell)
+            marked[column] = cell._replace(ahead=cell.mean > rival.mean, near=near)
     return marked
+
+
+class Aggregate(NamedTuple):
+    """What statistics say of the variants that ran under one preset, on the tasks all of them ran.
+
+    Scores are normalised: 0 is a random policy on MBBL's tasks and 1 its SAC; DM Control's returns
+    are divided by 1000, D4RL's scores by 100.
+    """
+
+    detail: str
+    tasks: list[str]
+    labels: list[str]
+    middle: list[Estimate]  # interquartile means
+    thresholds: np.ndarray
+    profiles: list[Estimate]
+    improvement: list[list[Estimate | None]]  # [i][j]: of i over j
+
+
+def aggregates(table: Table) -> list[Aggregate]:
+    by_detail: dict[str, list[Column]] = {}
+    for column in table.columns:
+        if column.whose == "ours" and column.detail:
+            by_detail.setdefault(column.detail, []).append(column)
+    found = []
+    for detail, columns in by_detail.items():
+        shared = [row for row in table.rows if row.cells.keys() >= set(columns)]
+        if shared and len(columns) > 1:
+            scores = [[_normalised(row.task, row.cells[c]) for row in shared] for c in columns]
+            labels, tasks = [column.heading for column in columns], [row.title for row in shared]
+            found.append(_aggregate(detail, tasks, labels, scores))
+    return found
+
+
+def _aggregate(
+    detail: str, tasks: list[str], labels: list[str], scores: list[list[np.ndarray]]
+) -> Aggregate:
+    """Of scores [seeds] by variant and task."""
+    pooled = np.concatenate([task for each in scores for task in each])
+    thresholds = np.linspace(min(0.0, pooled.min()), max(1.2, 1.05 * pooled.max()), 61)
+    profile = partial(statistics.performance_profile, thresholds=thresholds)
+    above = statistics.probability_of_improvement
+    return Aggregate(
+        detail,
+        tasks,
+        labels,
+        [bootstrap(statistics.interquartile_mean, each) for each in scores],
+        thresholds,
+        [bootstrap(profile, each) for each in scores],
+        [[None if x is y else bootstrap(above, x, y) for y in scores] for x in scores],
+    )
+
+
+def _normalised(task: str, cell: Cell) -> np.ndarray:
+    """[seeds] scores."""
+    low, high = (0.0, 1_000.0) if task.startswith("dmc/") else (0.0, 100.0)
+    if task.startswith("mbbl/"):
+        published = next(entry.scores for entry in catalogue() if entry.task == task)
+        low, high = published["random"].mean, published["sac"].mean
+    return (np.array([run.score for run in cell.runs], float) - low) / (high - low)

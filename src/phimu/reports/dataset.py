@@ -1,13 +1,13 @@
-"""What a logged set holds, in numbers: returns, lengths, ranges, and how widely it covers."""
+"""What a dataset holds, in numbers: returns, lengths, ranges, and how widely it covers."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.scores import normalised_score
 
-MOST_ROWS = 100_000  # of which coverage is taken, evenly from the whole set
+MOST_ROWS = 100_000  # of which coverage is taken, evenly from all
 CELLS = 50  # along each of the two axes
 EDGE = 0.99  # an action beyond this is at its limit
 
@@ -23,7 +23,7 @@ class Spread(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How much of the space around it a set fills; all of this takes no model."""
+    """How much of the space around it a dataset fills; all of this takes no model."""
 
     dimensions: float  # of (s, a), see `effective_dimensions`
     of_dimensions: int
@@ -46,7 +46,7 @@ class Summary(NamedTuple):
     coverage: Coverage
 
 
-def summarise(logged: OfflineSet) -> Summary:
+def summarise(logged: LoggedDataset) -> Summary:
     columns = logged.transitions
     returns, lengths = episode_returns(logged), np.bincount(columns.episode)
     at_limits = np.mean([np.mean(np.abs(column) > EDGE) for column in columns.action.T])
@@ -66,8 +66,8 @@ def summarise(logged: OfflineSet) -> Summary:
     )
 
 
-def episode_returns(logged: OfflineSet) -> np.ndarray:
-    """[episodes] float64, of the rows that are in the set."""
+def episode_returns(logged: LoggedDataset) -> np.ndarray:
+    """[episodes] float64, of the rows that are in the dataset."""
     columns = logged.transitions
     return np.bincount(columns.episode, weights=columns.reward)
 

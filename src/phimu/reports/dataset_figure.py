@@ -1,8 +1,7 @@
-"""A logged set at a glance: returns, lengths, rewards and actions."""
+"""A dataset at a glance: returns, lengths, rewards and actions."""
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,16 +9,15 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.sets.scores import normalised_score
 from phimu.reports.dataset import episode_returns
-from phimu.reports.figures import DENSITY_COLOURS, GREY, LINE_COLOURS, check_suffix, save
+from phimu.reports.figures import DENSITY_COLOURS, GREY, LINE_COLOURS, save, with_grid
 
 BINS = 50
 
 
-def dataset_figure(path: Path, logged: OfflineSet) -> None:
-    check_suffix(Path(path))  # before the work
+def dataset_figure(path: Path, logged: LoggedDataset) -> None:
     columns = logged.transitions
     returns, lengths = episode_returns(logged), np.bincount(columns.episode)
     figure = Figure(figsize=(9.6, 6.6), layout="constrained")
@@ -61,25 +59,17 @@ def _histogram(
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.tick_params(labelsize=9.5)
-    axes.grid(axis="y", color="#dadce0", lw=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    with_grid(axes, "y")
 
 
-def _add_scores(axes: Axes, logged: OfflineSet) -> None:
+def _add_scores(axes: Axes, logged: LoggedDataset) -> None:
     """D4RL's scale above the axis of returns, where there is one."""
     zero, one = (normalised_score(logged.task or logged.name, value) for value in (0.0, 1.0))
     if zero is None or one is None:
         return
     start, slope = zero, one - zero
-
-    def score(value: Any) -> Any:
-        return start + slope * value
-
-    def back(value: Any) -> Any:
-        return (value - start) / slope
-
-    scores = axes.secondary_xaxis("top", functions=(score, back))
+    both_ways = lambda value: start + slope * value, lambda value: (value - start) / slope
+    scores = axes.secondary_xaxis("top", functions=both_ways)
     scores.set_xlabel("D4RL's score: 0 random, 100 expert", fontsize=9, color=GREY)
     scores.tick_params(labelsize=9, colors=GREY)
     scores.spines["top"].set_color(GREY)

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,9 +21,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from phimu.environments.rendering import snapshots
 from phimu.errors import InputError
+from phimu.reports import numbers
 from phimu.reports.curves import Curve
 from phimu.runs.files import write_atomically
-from phimu.speed.scaling import Scaling
 
 FORMATS = ("png", "svg")
 DOTS_PER_INCH = 140
@@ -61,12 +61,8 @@ def heat_map(path: Path, panels: Sequence[Panel], walls: np.ndarray, size: float
 
     `walls` is [n, 4] as left, bottom, right, top; what lies outside of the square is cut off.
     """
-    if not panels:
-        raise InputError("A heat map needs at least one panel: give a position and an action.")
-    columns = len(panels)
-    width = max(4.4, 2.4 * columns + 0.4)
-    figure = Figure(figsize=(width, 5.8 if columns > 2 else 6.4), layout="constrained")
-    rows = figure.subplots(2, columns, sharex=True, sharey=True, squeeze=False)
+    figure = Figure(figsize=(max(4.4, 2.4 * len(panels) + 0.4), 5.8), layout="constrained")
+    rows = figure.subplots(2, len(panels), sharex=True, sharey=True, squeeze=False)
     for (above, below), panel in zip(rows.T, panels, strict=True):
         largest = max(panel.true_mass.max(), panel.learned_mass.max(), np.finfo(float).tiny)
         # Noise that a wall stops piles up on its face; the root keeps what lies beside it visible.
@@ -80,7 +76,7 @@ def heat_map(path: Path, panels: Sequence[Panel], walls: np.ndarray, size: float
     legend = figure.legend(
         *rows[0, 0].get_legend_handles_labels(),
         loc="outside upper center",
-        ncols=3 if columns > 2 else 1,
+        ncols=3,
         fontsize=10.5,
         frameon=False,
     )
@@ -89,7 +85,7 @@ def heat_map(path: Path, panels: Sequence[Panel], walls: np.ndarray, size: float
         "Darker is denser: within a column both maps share one colour scale, "
         "linear in the root of the density. Walls are black."
     )
-    figure.supxlabel(textwrap.fill(caption, int(14 * width)), fontsize=9.5, color=GREY)
+    figure.supxlabel(caption, fontsize=9.5, color=GREY)
     save(figure, path)
 
 
@@ -123,14 +119,12 @@ def _draw_room(
 
 def learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
     """The mean over seeds of each curve, in a band that the caption explains."""
-    if not curves:
-        raise InputError("There is no learning curve to draw: name at least one run.")
     seeds = [len(curve.values) for curve in curves]
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axes = figure.subplots()
     for index, curve in enumerate(curves):
         turn, colour = divmod(index, len(LINE_COLOURS))
-        style = {"color": LINE_COLOURS[colour], "ls": LINE_STYLES[turn % len(LINE_STYLES)]}
+        style: Any = {"color": LINE_COLOURS[colour], "ls": LINE_STYLES[turn % len(LINE_STYLES)]}
         _draw_curve(axes, curve, style, count_seeds=len(set(seeds)) > 1)
     axes.set_xlabel(curves[0].clock, fontsize=11)
     axes.set_ylabel(curves[0].measure, fontsize=11)
@@ -141,26 +135,19 @@ def learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
     axes.margins(x=0.01)
     with_grid(axes)
     axes.set_title(title, fontsize=13, weight="bold", loc="left", pad=22)
-    axes.annotate(
-        _band_caption(seeds),
-        xy=(0.0, 1.0),
-        xycoords="axes fraction",
-        xytext=(0, 7),
-        textcoords="offset points",
-        fontsize=9.5,
-        color=GREY,
-    )
+    beside: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "color": GREY}
+    axes.annotate(_band_caption(seeds), (0, 1), xytext=(0, 7), fontsize=9.5, **beside)
     _add_legend(figure, axes)
     save(figure, path)
 
 
-def _draw_curve(axes: Axes, curve: Curve, style: dict[str, str], count_seeds: bool) -> None:
+def _draw_curve(axes: Axes, curve: Curve, style: dict[str, Any], count_seeds: bool) -> None:
     seeds, mean = len(curve.values), curve.values.mean(axis=0)
-    label = f"{curve.label} ({_seeds(seeds)})" if count_seeds else curve.label
+    label = f"{curve.label} ({numbers.seeds(seeds)})" if count_seeds else curve.label
     # A single evaluation has no line: it needs a marker to be seen.
     marker = "o" if len(curve.steps) == 1 else ""
     label = textwrap.fill(label, LABEL_WIDTH)
-    axes.plot(curve.steps, mean, lw=1.9, marker=marker, label=label, **style)  # type: ignore[arg-type]
+    axes.plot(curve.steps, mean, lw=1.9, marker=marker, label=label, **style)
     if seeds >= FEW_SEEDS:
         deviation = curve.values.std(axis=0, ddof=1)
         low, high = mean - deviation, mean + deviation
@@ -181,10 +168,6 @@ def _band_caption(seeds: Sequence[int]) -> str:
     return f"{mean}; band: one standard deviation, lowest to highest below {FEW_SEEDS} seeds"
 
 
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
-
-
 def _in_thousands(value: float, _: object = None) -> str:
     for unit, letter in ((1e6, "M"), (1e3, "K")):
         if abs(value) >= unit:
@@ -194,10 +177,10 @@ def _in_thousands(value: float, _: object = None) -> str:
 
 def _add_legend(figure: Figure, axes: Axes) -> None:
     """Below the axes, so that it covers no curve, in as many columns as the labels leave room."""
-    labels = axes.get_legend_handles_labels()[1]
-    longest = max(len(line) for label in labels for line in label.splitlines())
+    labels = [label.splitlines() for label in axes.get_legend_handles_labels()[1]]
+    longest = max(len(line) for label in labels for line in label)
     columns = min(len(labels), max(1, 92 // (longest + 10)))
-    lines = math.ceil(sum(len(label.splitlines()) for label in labels) / columns)
+    lines = math.ceil(sum(map(len, labels)) / columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * lines)  # the axes keep their height
     legend_below(figure, axes, columns)
 
@@ -210,46 +193,16 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
     )
 
 
-def with_grid(axes: Axes) -> None:
+def with_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
     """A faint grid behind the lines, and no frame above and on the right."""
-    axes.grid(color="#dadce0", lw=0.7)
+    axes.grid(axis=axis, color="#dadce0", lw=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def scaling_curves(path: Path, curves: Sequence[Scaling]) -> None:
-    """A panel per size: measured times, and the power of the size that fits its upper half."""
-    if not curves:
-        raise InputError("There is no time to draw: measure at least one size.")
-    figure = Figure(figsize=(3.1 * len(curves), 3.4), layout="constrained")
-    for axes, curve in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves, strict=True):
-        sizes, times = np.array(curve.sizes, float), np.array(curve.milliseconds)
-        upper = slice(len(sizes) // 2, None)
-        middle = np.exp([np.log(sizes[upper]).mean(), np.log(times[upper]).mean()])
-        fit = middle[1] * (sizes[upper] / middle[0]) ** curve.exponent
-        axes.loglog(sizes, times, "o", c=LINE_COLOURS[0], ms=5)
-        axes.loglog(sizes[upper], fit, c=LINE_COLOURS[1], lw=1.9)
-        # At least a decade, so that there is a number on the axis and flat looks flat.
-        spread = max(10.0, 2 * times.max() / times.min()) ** 0.5
-        centre = (times.max() * times.min()) ** 0.5
-        axes.set_ylim(centre / spread, centre * spread)
-        what = "sampling a batch" if curve.varied == "buffer_size" else "an update"
-        axes.set_title(f"{what} ~ size$^{{{curve.exponent:.2f}}}$", fontsize=11)
-        axes.set_xlabel(curve.varied, fontsize=11)
-        axes.set_xticks(sizes[:: max(1, len(sizes) // 3)])
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        axes.minorticks_off()
-        with_grid(axes)
-    figure.axes[0].set_ylabel("milliseconds", fontsize=11)
-    save(figure, path)
-
-
 def contact_sheet(task_ids: Sequence[str], path: Path) -> None:
     """One frame of each task, its id below it."""
-    if not task_ids:
-        raise InputError("There is no task to draw: name at least one.")
-    check_suffix(Path(path))  # before the work
+    check_suffix(path)  # before the work
     frames = snapshots(task_ids)
     columns = min(len(frames), SHEET_COLUMNS)
     rows = math.ceil(len(frames) / columns)
@@ -267,7 +220,6 @@ def contact_sheet(task_ids: Sequence[str], path: Path) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """In the format that the suffix names, and never half a file."""
-    path = Path(path)
     suffix = check_suffix(path)
     content = io.BytesIO()
     # Without the date, the same numbers give the same picture.

@@ -19,7 +19,7 @@ import numpy as np
 from phimu.errors import InputError
 from phimu.reports.comparison import BEST, Cell, Column, order, place, tables
 from phimu.reports.markdown import grid, maze_grid, plain
-from phimu.reports.numbers import NOT_RUN, brief, span, thousands
+from phimu.reports.numbers import NOT_RUN, brief, score, span, thousands
 from phimu.reports.rows import Result, configurations
 from phimu.runs.files import write_atomically
 from phimu.studies.tables import STUDIES, TASK_TITLES
@@ -71,30 +71,19 @@ def _study(name: str, results: Sequence[Result], preset: str, own: dict[str, str
     """Ours under one preset, and in the last column what the paper has for the same variants."""
     (table,) = [table for table in tables(results) if table.study.name == name]
     labels = [variant.label for variant in table.study.variants]
-    paper = [
-        index
-        for index, column in enumerate(table.columns)
-        if column.whose == "paper" and column.heading != BEST
-    ]
-    printed = f"the paper's {', '.join(table.columns[index].detail for index in paper)}"
+    paper = [each for each in table.columns if each.whose == "paper" and each.heading != BEST]
+    printed = f"the paper's {', '.join(column.detail for column in paper)}"
     rows, absent = [], []
     for row in table.rows:
-        cells = dict(zip(table.columns, row.cells, strict=True))
-        ours = [cells.get(Column(label, "ours", preset)) for label in labels]
+        ours = [row.cells.get(Column(label, "ours", preset)) for label in labels]
         runs = [run for cell in ours if cell is not None for run in cell.runs]
         if not runs:
             absent.append(row.title)
             continue
-        theirs = ", ".join(brief(cell.mean) for i in paper if (cell := row.cells[i]) is not None)
-        data = {own.get(run.dataset or "", "not recorded") for run in runs}
-        rows.append(
-            [
-                _title(runs[0]),
-                *([", ".join(sorted(data))] if own else []),
-                *map(_cell, ours),
-                theirs,
-            ]
-        )
+        theirs = ", ".join(brief(row.cells[each].mean) for each in paper if each in row.cells)
+        data = sorted({own.get(run.dataset or "", "not recorded") for run in runs})
+        beside = [", ".join(data)] if own else []
+        rows.append([_title(runs[0]), *beside, *map(_cell, ours), theirs])
     heads = ["task", *(["the data itself"] if own else []), *labels, printed]
     return grid(heads, rows) + (f"\nNot run: {', '.join(absent)}.\n" if absent else "")
 
@@ -108,8 +97,7 @@ def _cell(cell: Cell | None) -> str:
     """`168.5 ± 8.2 (3 × 20K)`, in brackets how many seeds and steps."""
     if cell is None or cell.steps is None:
         return NOT_RUN
-    spread = "" if cell.std is None else f" ± {brief(cell.std)}"
-    return f"{brief(cell.mean)}{spread} ({cell.seeds} × {span(*cell.steps)})"
+    return f"{score(cell, brief)} ({cell.seeds} × {span(*cell.steps)})"
 
 
 def _scores_of_data(file: Path) -> dict[str, str]:
@@ -138,17 +126,13 @@ def _evaluations(results: Sequence[Result], study: str = "", task: str = "") -> 
         chosen = [run for run in chosen if study in {placed.study for placed in place(run)}]
     if task:
         chosen = [run for run in chosen if run.task == task]
-    seeds = sorted({run.seed for run in chosen})
-    rows = []
+    seeds, rows = sorted({run.seed for run in chosen}), []
     for group in configurations(chosen):
         cells = {run.seed: ", ".join(map(brief, run.values)) for run in group}
         agent = plain(f"{group[0].agent} ({group[0].label})")
         shown = [cells.get(seed, NOT_RUN) for seed in seeds]
-        rows.append([_title(group[0]), agent, _every(group), *shown])
+        apart = {int(step) for run in group for step in np.diff(run.steps, prepend=0)}
+        every = thousands(apart.pop()) if len(apart) == 1 else "uneven"
+        rows.append([_title(group[0]), agent, every, *shown])
     heads = ["task", "agent", "evaluated every", *(f"seed {seed}" for seed in seeds)]
     return grid(heads, rows, align="---")
-
-
-def _every(group: Sequence[Result]) -> str:
-    apart = {int(step) for run in group for step in np.diff(run.steps, prepend=0)}
-    return thousands(apart.pop()) if len(apart) == 1 else "uneven"

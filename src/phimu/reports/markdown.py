@@ -2,13 +2,12 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from phimu.reports.comparison import Cell, Column, Table, tables
-from phimu.reports.numbers import NOT_RUN, Footnotes, maze_score, score, span
-from phimu.reports.page.maze import SCORES, maze_groups
-from phimu.reports.rows import Result
+from phimu.reports.numbers import MAZE_SCORES, NOT_RUN, Footnotes, maze_score, score, span
+from phimu.reports.rows import Result, maze_groups
 from phimu.runs.files import write_atomically
 from phimu.studies.tables import STUDIES
 
@@ -18,14 +17,13 @@ FIELDS = ("table", "task", "variant", "whose", "detail", "mean", "std", "seeds",
 def write_text(results: Sequence[Result], directory: Path) -> list[Path]:
     """`table1.md`, `table1.csv` and so on; last the maze's scores."""
     texts = {table.study.name: (markdown(table), tidy(table)) for table in tables(results)}
-    texts["maze"] = maze_markdown(results), maze_tidy(results)
+    texts["maze"] = _maze(results)
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for name, contents in texts.items():
         for suffix, content in zip((".md", ".csv"), contents, strict=True):
-            file = directory / f"{name}{suffix}"
-            write_atomically(file, content.encode())
-            written.append(file)
+            written.append(directory / f"{name}{suffix}")
+            write_atomically(written[-1], content.encode())
     return written
 
 
@@ -35,35 +33,27 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def maze_markdown(results: Sequence[Result]) -> str:
-    """A line for each configuration: means and standard deviations over seeds."""
+def _maze(results: Sequence[Result]) -> tuple[str, str]:
+    """As Markdown a line for each configuration, as CSV one for each run and score."""
     named = {f"{group[0].agent} ({group[0].label})": group for group in maze_groups(results)}
-    return f"### {STUDIES['maze'].title}\n\n{maze_grid('configuration', named)}"
+    rows = [
+        [run.agent, run.label, run.seed, name, run.maze[name]]
+        for group in named.values()
+        for run in group
+        for name in MAZE_SCORES
+        if name in run.maze
+    ]
+    text = f"### {STUDIES['maze'].title}\n\n{maze_grid('configuration', named)}"
+    return text, csv_text(("agent", "configuration", "seed", "score", "value"), rows)
 
 
 def maze_grid(head: str, named: dict[str, list[Result]]) -> str:
-    heads = [head, *(plain(heading) for heading in SCORES.values()), "seeds"]
-    return grid(
-        heads,
-        (
-            [plain(name), *(maze_score(runs, each) for each in SCORES), str(len(runs))]
-            for name, runs in named.items()
-        ),
-    )
-
-
-def maze_tidy(results: Sequence[Result]) -> str:
-    """A line for each run and score."""
-    return _csv(
-        ("agent", "configuration", "seed", "score", "value"),
-        (
-            [run.agent, run.label, run.seed, score, run.maze[score]]
-            for group in maze_groups(results)
-            for run in group
-            for score in SCORES
-            if score in run.maze
-        ),
-    )
+    """Means and standard deviations over the seeds of each."""
+    rows = [
+        [plain(name), *(maze_score(runs, each) for each in MAZE_SCORES), str(len(runs))]
+        for name, runs in named.items()
+    ]
+    return grid([head, *map(plain, MAZE_SCORES.values()), "seeds"], rows)
 
 
 def markdown(table: Table) -> str:
@@ -73,8 +63,8 @@ def markdown(table: Table) -> str:
     rows = []
     for row in table.rows:
         start = plain(row.title) + _marks(row.notes, notes)
-        beside = zip(table.columns, row.cells, strict=True)
-        rows.append([start, *(_cell(column, cell, notes) for column, cell in beside)])
+        cells = [_cell(column, row.cells.get(column), notes) for column in table.columns]
+        rows.append([start, *cells])
     below = "".join(f"{index}. {plain(note)}\n" for index, note in enumerate(notes.notes, 1))
     return f"### {table.study.title}\n\n{grid(heads, rows)}" + (f"\n{below}" if below else "")
 
@@ -108,22 +98,21 @@ def _marks(found: Sequence[str], notes: Footnotes) -> str:
 
 def tidy(table: Table) -> str:
     """A line for each cell; those that were not run have no mean."""
-    return _csv(FIELDS, _tidy(table))
-
-
-def _csv(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([heads, *rows])
-    return text.getvalue()
-
-
-def _tidy(table: Table) -> Iterator[Sequence[object]]:
+    lines: list[list[object]] = []
     for row in table.rows:
-        for column, cell in zip(table.columns, row.cells, strict=True):
+        for column in table.columns:
+            cell = row.cells.get(column)
             start = [table.study.name, row.task, column.heading, column.whose]
             if cell is None:
-                yield [*start, column.detail, *[None] * 5]
+                lines.append([*start, column.detail, *[None] * 5])
                 continue
             detail, steps = cell.method or column.detail, cell.steps and cell.steps[0]
             notes = " ".join((*row.notes, *cell.notes))
-            yield [*start, detail, cell.mean, cell.std, cell.seeds, steps, notes]
+            lines.append([*start, detail, cell.mean, cell.std, cell.seeds, steps, notes])
+    return csv_text(FIELDS, lines)
+
+
+def csv_text(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([heads, *rows])
+    return text.getvalue()

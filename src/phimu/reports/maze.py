@@ -67,12 +67,9 @@ def true_masses(
     maze: Maze, positions: np.ndarray, actions: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """P(cell | s, a) by simulation: [pairs, CELLS^2]."""
-
-    def one(position: np.ndarray, action: np.ndarray) -> np.ndarray:
-        reached = draws(maze, position, action, DRAWS, rng)
-        return np.bincount(cell_of(reached, maze.size), minlength=CELLS**2) / DRAWS
-
-    return np.stack([one(s, a) for s, a in zip(positions, actions, strict=True)])
+    reached = (draws(maze, *pair, DRAWS, rng) for pair in zip(positions, actions, strict=True))
+    cells = [np.bincount(cell_of(each, maze.size), minlength=CELLS**2) for each in reached]
+    return np.stack(cells) / DRAWS
 
 
 def learned_masses(

@@ -1,14 +1,21 @@
 """How numbers are written, in the page and in the text tables alike."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from phimu.reports.comparison import Cell
+from phimu.reports.published import Published
 from phimu.reports.rows import Result
 from phimu.reports.statistics import mean_and_std
 
 NOT_RUN = "not run"
+MAZE_SCORES = {
+    "total_variation_free": "total variation, free space",
+    "total_variation_beside_walls": "beside walls",
+    "mean_abs_log_z": "mean |log Z|",
+    "success_rate": "success rate",
+}
 
 
 def number(value: float) -> str:
@@ -20,9 +27,9 @@ def brief(value: float) -> str:
     return f"{value:z,.{0 if abs(value) >= 1_000 else 1}f}"
 
 
-def score(cell: Cell) -> str:
+def score(cell: Cell | Published, write: Callable[[float], str] = number) -> str:
     """`4,888.5 ± 205.8`; one run has no spread."""
-    return number(cell.mean) + ("" if cell.std is None else f" ± {number(cell.std)}")
+    return write(cell.mean) + ("" if cell.std is None else f" ± {write(cell.std)}")
 
 
 def maze_score(group: Sequence[Result], name: str) -> str:

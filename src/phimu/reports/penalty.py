@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.errors import InputError
-from phimu.reports.figures import GREY, LINE_COLOURS, check_suffix, save
+from phimu.reports.figures import GREY, LINE_COLOURS, save
 from phimu.training.offline import OfflineRun
 
-PAIRS = 20_000  # at most, evenly spread over a set
+PAIRS = 20_000  # at most, evenly spread over a dataset
 FAR = 3.0  # standard deviations of the data, for states that it does not have
 DATA = "the data's pairs"
 BINS = 60
@@ -30,7 +30,7 @@ class PairPenalty(NamedTuple):
 
 
 def penalties(
-    run: OfflineRun, data: OfflineSet, others: Mapping[str, OfflineSet], seed: int = 0
+    run: OfflineRun, data: LoggedDataset, others: Mapping[str, LoggedDataset], seed: int = 0
 ) -> dict[str, np.ndarray]:
     """[n] of each kind of pair, the data's own first."""
     if not hasattr(run.agent, "penalty"):
@@ -53,7 +53,7 @@ def penalties(
     return {name: run.learner.query("penalty", *pair) for name, pair in pairs.items()}
 
 
-def _pairs(data: OfflineSet) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(data: LoggedDataset) -> tuple[np.ndarray, np.ndarray]:
     index = np.linspace(0, len(data) - 1, min(PAIRS, len(data))).astype(np.int64)
     return data.transitions.observation[index], data.transitions.action[index]
 
@@ -74,7 +74,6 @@ def table(found: Mapping[str, np.ndarray]) -> list[PairPenalty]:
 
 def penalty_figure(path: Path, found: Mapping[str, np.ndarray], title: str) -> None:
     """A histogram below the other for each kind of pair; the penalty spans orders of magnitude."""
-    check_suffix(Path(path))
     rows = table(found)
     figure = Figure(figsize=(7.2, 0.8 + 1.0 * len(rows)), layout="constrained")
     low = min(values.min() for values in found.values())

@@ -5,17 +5,18 @@ A run directory and its text in `results/` (config, manifest, metrics, a maze's 
 
 import json
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from phimu.agents import PRESETS, preset
-from phimu.data.sets.scores import V0_FILES
+from phimu.data.sets.scores import V0_FILES, normalised_score
 from phimu.errors import InputError
-from phimu.reports.curves import evaluations, find_runs, is_scored, reached
 from phimu.runs.directory import CONFIG, MANIFEST, RunDirectory, read_config, sessions
 from phimu.runs.json_form import config_hash, to_json
 from phimu.runs.log import read_metrics
@@ -46,7 +47,8 @@ class Result:
     """One run."""
 
     path: Path
-    task: str  # a Gymnasium id; offline the name of the set
+    config: str  # the hash of its configuration, which its other seeds share
+    task: str  # a Gymnasium id; offline the name of the dataset
     agent: str
     seed: int
     preset: str  # as the manifest says; of older runs the one whose settings are nearest
@@ -101,14 +103,33 @@ class Result:
 
 def gather(paths: Sequence[Path]) -> list[Result]:
     """Every run at or below these paths, each once: of copies the one that got furthest."""
-    furthest: dict[str, Result] = {}
-    for run in find_runs(paths):
-        config = read_config(run)
-        result, identity = _result(run, config), config_hash(config)
-        other = furthest.get(identity)
-        if other is None or result.done > other.done:
-            furthest[identity] = result
+    furthest: dict[tuple[str, int], Result] = {}
+    for run in read_runs(paths):
+        other = furthest.get((run.config, run.seed))
+        if other is None or run.done > other.done:
+            furthest[run.config, run.seed] = run
     return list(furthest.values())
+
+
+def read_runs(paths: Sequence[Path]) -> list[Result]:
+    """Every run at or below these paths, and its copies."""
+    found = {run.resolve(): run for path in paths for run in _runs_below(path)}
+    if not found:
+        raise InputError("There is no run to read: name at least one run directory.")
+    return [_result(run, read_config(run)) for run in found.values()]
+
+
+def _runs_below(path: Path) -> Iterator[Path]:
+    """`path` itself if it is a run, otherwise every run below it, sorted by name."""
+    none = True
+    for directory, inner, files in os.walk(path):
+        inner.sort()
+        if CONFIG in files:
+            inner.clear()  # what lies inside of a run is no other run
+            none = False
+            yield Path(directory)
+    if none:
+        raise InputError(f"There is no run in {path}: name a directory that has {CONFIG} below it.")
 
 
 def configurations(results: Sequence[Result]) -> list[list[Result]]:
@@ -119,40 +140,58 @@ def configurations(results: Sequence[Result]) -> list[list[Result]]:
     return [sorted(group, key=lambda run: run.seed) for group in groups.values()]
 
 
+def maze_groups(results: Sequence[Result]) -> list[list[Result]]:
+    """The runs of each configuration that was scored in the maze."""
+    return [group for group in configurations(results) if any(run.maze for run in group)]
+
+
+def differing(settings: Iterable[dict[str, Any]]) -> list[str]:
+    """The settings that two of these have and set differently, in the order of first meeting."""
+    values: dict[str, list[Any]] = {}
+    for each in settings:
+        for name, value in each.items():
+            values.setdefault(name, []).append(value)
+    return [name for name, found in values.items() if any(value != found[0] for value in found)]
+
+
 def _result(path: Path, config: dict[str, Any]) -> Result:
+    for name in ("task", "agent"):
+        if not config.get(name) or not isinstance(config[name], str):
+            raise InputError(f"{path / CONFIG} names no {name}: name the directory of a run.")
     metrics = RunDirectory(path).metrics
     rows = read_metrics(metrics) if metrics.is_file() else []
     maze = _maze_scores(path)
     try:
         started = sessions(path) if (path / MANIFEST).is_file() else [{}]
-        for session in started:
-            _check_session(session)
+        for session, (name, kind) in product(started, SESSION.items()):
+            if session.get(name) is not None and not isinstance(session[name], kind):
+                raise TypeError(f"{name} is {session[name]!r}")
         dataset: Any = config.get("dataset")
-        curve = sorted(evaluations(rows).items())
-        if any(not math.isfinite(value) for _, value in curve):
-            raise ValueError("a return is not finite")
-        last = max((row for row in rows if row["kind"] == "train"), key=reached, default=None)
+        steps, values = _evaluations(rows)
+        last = max((row for row in rows if row["kind"] == "train"), key=_reached, default=None)
         settings = _settings(config["settings"], config["schedule"])
         preset_name, changes = _preset_and_changes(config, settings, started)
+        scored = dataset and normalised_score(str(dataset.get("task")), 0.0) is not None
         return Result(
             path=path,
-            task=_text(config["task"]),
-            agent=_text(config["agent"]),
+            config=config_hash({name: config[name] for name in config if name != "seed"}),
+            task=config["task"],
+            agent=config["agent"],
             seed=int(config["seed"]),
             preset=preset_name,
             changes=changes,
             study=started[0].get("study") or "",
             variant=started[0].get("variant") or "",
             settings=settings,
-            metric="score" if is_scored(dataset) else "return",
-            steps=np.array([step for step, _ in curve], int),
-            values=np.array([value for _, value in curve], float),
-            done=reached(last) if last else int(maze.get("step", 0)),
+            metric="score" if scored else "return",
+            steps=steps,
+            values=values,
+            done=_reached(last) if last else int(maze.get("step", 0)),
             finished=_finished(last, started[-1]) if last else bool(maze),
             sessions=started,
             rows=rows,
             maze=maze,
-            dataset=None if dataset is None else _text(dataset["sha256"]),
+            dataset=None if dataset is None else str(dataset["sha256"]),
             note=" ".join(_own_text(path / NOTE).split()),  # on one line
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -162,16 +201,22 @@ def _result(path: Path, config: dict[str, Any]) -> Result:
         ) from error
 
 
-def _check_session(session: dict[str, Any]) -> None:
-    for name, kind in SESSION.items():
-        if session.get(name) is not None and not isinstance(session[name], kind):
-            raise TypeError(f"{name} is {session[name]!r}")
+def _evaluations(rows: Iterable[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+    """When, and the return, or D4RL's score where there is one."""
+    found = {
+        _reached(row): float(row.get("score", row["return"]))
+        for row in rows
+        if row["kind"] == "evaluation" and "return" in row
+    }
+    if not all(map(math.isfinite, found.values())):
+        raise ValueError("a return is not finite")
+    steps = sorted(found)
+    return np.array(steps, int), np.array([found[step] for step in steps], float)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"{value!r} is no name")
-    return value
+def _reached(row: dict[str, Any]) -> int:
+    """Environment steps; on logged data updates of the policy."""
+    return int(row.get("updates", row["step"]))
 
 
 def _finished(last: dict[str, Any], session: dict[str, Any]) -> bool:
@@ -180,7 +225,7 @@ def _finished(last: dict[str, Any], session: dict[str, Any]) -> bool:
         return last["step"] >= session["steps"]
     command = session.get("command", [])
     asked = command[command.index("--steps") + 1] if "--steps" in command[:-1] else None
-    return asked is None or reached(last) >= int(asked)
+    return asked is None or _reached(last) >= int(asked)
 
 
 def _maze_scores(path: Path) -> dict[str, float]:
@@ -238,17 +283,13 @@ def _preset_and_changes(
     found: list[tuple[str, Changes]] = []
     for name in [stated] if stated else PRESETS:
         try:
-            there = _preset_settings(config["agent"], name, offline)
+            chosen = preset(config["agent"], name, offline)
         except InputError:  # an agent or a preset of another version
             continue
+        there = _settings(to_json(chosen.settings), to_json(chosen.schedule))
         differ = [each for each in settings if each in there and settings[each] != there[each]]
         found.append((name, tuple((each, settings[each]) for each in sorted(differ))))
     if not found:
         return stated or "unknown preset", options
     nearest, changes = min(found, key=lambda each: (len(each[1]), each[0] not in command))
     return nearest, changes + options
-
-
-def _preset_settings(agent: str, name: str, offline: bool) -> dict[str, Any]:
-    chosen = preset(agent, name, offline)
-    return _settings(to_json(chosen.settings), to_json(chosen.schedule))

@@ -5,7 +5,7 @@ hyperparameter table and the group's code imply, exp(<phi, mu> / temperature).
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +67,14 @@ class Linear:
     """Last function of mu, before it is divided by its mean."""
     balance_weight: float = 0.0
     """Weight of KL(E phi || uniform), which keeps all components of phi in use."""
+
+    def __post_init__(self) -> None:
+        offered = get_args(get_type_hints(Linear)["mu_output"])
+        if self.mu_output not in offered:
+            raise InputError(
+                f"mu_output is {self.mu_output!r}: a linear ratio needs a positive one of "
+                f"{', '.join(offered)}."
+            )
 
     @property
     def phi_output(self) -> str:

@@ -1,11 +1,9 @@
 """Checkpoints that outlive a kill, a full disk and a flipped bit; never pickle."""
 
 import contextlib
-import json
 import os
 import re
 import shutil
-import stat
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +13,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from phimu.data.replay import Replay
 from phimu.errors import InputError
+from phimu.runs import files
 from phimu.runs import segments as segment_files
 from phimu.runs.directory import RunDirectory
-from phimu.runs.files import fingerprint, naming, remove, sync_directory, write_arrays
+from phimu.runs.files import Damaged, naming, remove, sync_directory, write_synced
+from phimu.runs.json_form import canonical
 from phimu.runs.segments import Segment
 
 FORMAT = 2  # format 1 held the whole replay buffer in each checkpoint; it is not read any more
@@ -51,11 +50,6 @@ class Checkpoint(NamedTuple):
 
     def restore_replay(self, replay: Replay) -> None:
         segment_files.restore(replay, self.directory / SEGMENTS, self.segments, self.step)
-
-
-class _Damaged(Exception):
-    def __init__(self, path: Path, why: str):
-        super().__init__(f"{path} {why}")
 
 
 def flatten(tree: Any) -> dict[str, np.ndarray]:
@@ -163,20 +157,14 @@ def _write_files(
     facts: dict[str, Any],
     segments: list[Segment],
 ) -> None:
-    _write(folder / FACTS, facts)
-    write_arrays(folder / ARRAYS, arrays)
-    files = {name: fingerprint(folder / name) for name in (ARRAYS, FACTS)}
+    # The canonical form has no white space, so that no flipped bit in it can go unseen.
+    write_synced(folder / FACTS, canonical(facts).encode())
+    files.write_arrays(folder / ARRAYS, arrays)
+    marks = {name: files.fingerprint(folder / name) for name in (ARRAYS, FACTS)}
     listed = [segment._asdict() for segment in segments]
-    _write(folder / MANIFEST, {"format": FORMAT, "step": step, "files": files, "segments": listed})
+    manifest = {"format": FORMAT, "step": step, "files": marks, "segments": listed}
+    write_synced(folder / MANIFEST, canonical(manifest).encode())
     sync_directory(folder)
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    with naming(path), open(path, "w", encoding="utf-8") as file:
-        # No white space, so that no flipped bit in it can go unseen.
-        json.dump(content, file, separators=(",", ":"), allow_nan=False)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _prune(directory: Path, step: int, last: int) -> None:
@@ -196,9 +184,9 @@ def _prune_segments(directory: Path) -> None:
     needed: set[str] = set()
     for _, folder in _found(directory):
         try:
-            listed = _read_json(folder / MANIFEST)["segments"]
+            listed = files.read_json(folder / MANIFEST)["segments"]
             needed |= {segment["name"] for segment in listed}
-        except (_Damaged, KeyError, TypeError):
+        except (Damaged, KeyError, TypeError):
             continue  # it cannot be loaded, with or without its segments
         except OSError:
             return  # it may be readable again later
@@ -208,7 +196,7 @@ def _prune_segments(directory: Path) -> None:
 def _found(directory: Path) -> list[tuple[int, Path]]:
     """The finished checkpoints, newest first."""
     found = []
-    for path in directory.iterdir():
+    for path in directory.iterdir() if directory.exists() else []:
         if match := re.fullmatch(r"step-(\d{9,})(\.old)?", path.name):
             found.append((int(match[1]), path))
     return sorted(found, key=lambda pair: (pair[0], not pair[1].suffix), reverse=True)
@@ -217,10 +205,10 @@ def _found(directory: Path) -> list[tuple[int, Path]]:
 def load(directory: Path, say: Callable[[str], Any] = warnings.warn) -> Checkpoint | None:
     """The newest checkpoint that is whole, or None where there is none; `say` hears of damage."""
     problems: list[Exception] = []
-    for step, folder in _found(directory) if directory.exists() else []:
+    for step, folder in _found(directory):
         try:
             checkpoint = _read(folder, step)
-        except (_Damaged, OSError) as damage:
+        except (Damaged, OSError) as damage:
             problems.append(damage)
             continue
         for problem in problems:
@@ -236,9 +224,9 @@ def load(directory: Path, say: Callable[[str], Any] = warnings.warn) -> Checkpoi
 
 def glance(directory: Path) -> tuple[int, dict[str, Any]]:
     """Step and facts of the newest checkpoint, unverified; step 0 where there is none."""
-    for step, folder in _found(directory) if directory.exists() else []:
-        with contextlib.suppress(_Damaged, OSError):  # a run at work deletes old ones
-            return step, _read_json(folder / FACTS)
+    for step, folder in _found(directory):
+        with contextlib.suppress(Damaged, OSError):  # a run at work deletes old ones
+            return step, files.read_json(folder / FACTS)
     return 0, {}
 
 
@@ -251,50 +239,25 @@ def load_last(run: Path, say: Callable[[str], Any]) -> Checkpoint:
 
 
 def _read(folder: Path, step: int) -> Checkpoint:
-    """Verify the files, then parse them: a forged one has a good checksum and may still fail."""
-    _check_names(folder)
-    manifest = _read_json(folder / MANIFEST)
+    """Verify the files, then parse them."""
+    if folder.is_symlink() or not folder.is_dir():
+        raise Damaged(folder, "is not a directory")
+    for path in sorted(folder.iterdir()):
+        if path.name not in (ARRAYS, FACTS, MANIFEST):
+            raise Damaged(path, "does not belong in a checkpoint")
+    files.check_regular(folder / MANIFEST)
+    manifest = files.read_json(folder / MANIFEST)
     if manifest.get("format") != FORMAT:
         written = str(manifest.get("format"))[:20]
-        raise _Damaged(folder / MANIFEST, f"is in format {written}, and phimu now reads {FORMAT}")
-    actual = {name: fingerprint(folder / name) for name in (ARRAYS, FACTS)}
-    for name, mark in actual.items():
-        stored = manifest.get("files")
-        if not isinstance(stored, dict) or stored.get(name) != mark:
-            raise _Damaged(folder / name, f"does not match its checksum in {MANIFEST}")
-    listed = manifest.get("segments")
-    if manifest != {"format": FORMAT, "step": step, "files": actual, "segments": listed}:
-        raise _Damaged(folder / MANIFEST, "does not fit the checkpoint")
-    if found := segment_files.problem(folder.parent / SEGMENTS, listed, step):
-        raise _Damaged(*found)
-    try:
+        raise Damaged(folder / MANIFEST, f"is in format {written}, and phimu now reads {FORMAT}")
+    marks, listed = manifest.get("files"), manifest.get("segments")
+    stored = marks if isinstance(marks, dict) else {}
+    for name in (ARRAYS, FACTS):
+        files.verify(folder / name, stored.get(name))
+    expected = {"format": FORMAT, "step": step, "segments": listed}
+    if len(stored) != 2 or manifest != expected | {"files": marks}:
+        raise Damaged(folder / MANIFEST, "does not fit the checkpoint")
+    segments = segment_files.check(folder.parent / SEGMENTS, listed, step)
+    with files.parsing(folder / ARRAYS):
         arrays = load_file(folder / ARRAYS)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise _Damaged(folder / ARRAYS, f"cannot be read ({error})") from error
-    segments = tuple(Segment(**entry) for entry in manifest["segments"])
-    return Checkpoint(step, arrays, _read_json(folder / FACTS), folder.parent, segments)
-
-
-def _check_names(folder: Path) -> None:
-    expected = {ARRAYS, FACTS, MANIFEST}
-    if folder.is_symlink() or not folder.is_dir():
-        raise _Damaged(folder, "is not a directory")
-    names = {entry.name for entry in folder.iterdir()}
-    for name in sorted(expected - names):
-        raise _Damaged(folder / name, "is missing")
-    for name in sorted(names - expected):
-        raise _Damaged(folder / name, "does not belong in a checkpoint")
-    for name in sorted(names):
-        # A link could lead out of the run directory, a pipe would block for ever.
-        if not stat.S_ISREG((folder / name).lstat().st_mode):
-            raise _Damaged(folder / name, "is not a regular file")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise _Damaged(path, f"cannot be read ({error})") from error
-    if not isinstance(content, dict):
-        raise _Damaged(path, "does not hold a JSON object")
-    return content
+    return Checkpoint(step, arrays, files.read_json(folder / FACTS), folder.parent, segments)

@@ -1,6 +1,6 @@
 """What a run is: the configuration that names its directory."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from phimu.agents import learners
 from phimu.agents.schedule import Schedule
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.errors import InputError
 from phimu.runs.directory import read_config, run_path
 from phimu.runs.json_form import from_json, to_json
@@ -30,7 +30,7 @@ class Dataset:
     action_high: tuple[float, ...] | None = None
 
     @classmethod
-    def of(cls, data: OfflineSet, task: str | None) -> "Dataset":
+    def of(cls, data: LoggedDataset, task: str | None) -> "Dataset":
         ends = (
             None if end is None else tuple(float(x) for x in end)
             for end in (data.action_low, data.action_high)
@@ -84,18 +84,11 @@ def load_config(path: Path) -> RunConfig:
     """The configuration of the run in a directory."""
     stored = read_config(path)
     try:
-        agent, logged = stored["agent"], "dataset" in stored
-        presets = learners(logged)[agent].presets(logged)
+        logged = "dataset" in stored
+        presets = learners(logged)[stored["agent"]].presets(logged)
         kind = type(next(iter(presets.values())).settings)
-        return RunConfig(
-            task=stored["task"],
-            agent=agent,
-            settings=from_json(kind, stored["settings"]),
-            schedule=from_json(Schedule, stored["schedule"]),
-            seed=stored["seed"],
-            task_options=stored["task_options"],
-            dataset=from_json(Dataset, stored["dataset"]) if logged else None,
-        )
+        config: RunConfig = from_json(RunConfig, stored)
+        return replace(config, settings=from_json(kind, config.settings))
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}/config.json was written by another version of phimu ({error})."

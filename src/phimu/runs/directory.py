@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from phimu.errors import InputError
-from phimu.runs.files import write_atomically
+from phimu.runs.files import Damaged, read_json, write_atomically
 from phimu.runs.json_form import canonical, config_hash, differences
 from phimu.runs.provenance import session_facts
 
@@ -72,7 +72,11 @@ def open_run(
         path.mkdir(parents=True, exist_ok=True)
         _write_json(path / CONFIG, config)
     else:
-        _refuse_other_config(path, read_config(path), config)
+        for name, there, here in differences(read_config(path), config):
+            raise InputError(
+                f"The run in {path} was made with {name} = {there}, but now it is {here}: "
+                "use the stored value to resume it, or choose another directory."
+            )
     session = session_facts(command) | (facts or {})
     if (path / MANIFEST).exists():
         manifest = _read_json(path / MANIFEST)
@@ -99,7 +103,12 @@ def add_facts(path: Path, facts: dict[str, Any]) -> None:
 
 
 def sessions(path: Path) -> list[dict[str, Any]]:
-    """How the run at `path` was made, and each time that it was taken up again."""
+    """How the run at `path` was made, and each time that it was taken up again.
+
+    None if there is no run yet, or if a kill came before its manifest.
+    """
+    if not (path / MANIFEST).exists():
+        return []
     manifest = _read_json(path / MANIFEST)
     return [manifest, *manifest["sessions"]]
 
@@ -109,25 +118,6 @@ def is_unused(path: Path) -> bool:
     if not path.exists():
         return True
     return path.is_dir() and {entry.name for entry in path.iterdir()} <= {LOCK, CONFIG + ".tmp"}
-
-
-def _refuse_other_config(path: Path, stored: dict[str, Any], config: dict[str, Any]) -> None:
-    names = differences(stored, config)
-    if names:
-        there, here = (_value_at(side, names[0]) for side in (stored, config))
-        raise InputError(
-            f"The run in {path} was made with {names[0]} = {there}, but now it is {here}: "
-            "use the stored value to resume it, or choose another directory."
-        )
-
-
-def _value_at(config: dict[str, Any], dotted_name: str) -> str:
-    value: Any = config
-    for name in dotted_name.split("."):
-        if name not in value:
-            return "(absent)"
-        value = value[name]
-    return json.dumps(value)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -150,9 +140,6 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not JSON ({error}): restore it from a copy.") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{file} does not hold a JSON object: restore it from a copy.")
-    return content
+        return read_json(file)
+    except Damaged as damage:
+        raise InputError(f"{damage}: restore it from a copy.") from damage

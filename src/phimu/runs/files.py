@@ -2,9 +2,11 @@
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,16 +24,27 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "phimu")
 
 
+class Damaged(Exception):
+    """A file is not as it was written: which, and why."""
+
+    def __init__(self, path: Path, why: str):
+        super().__init__(f"{path} {why}")
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """A file that is on the disk when this returns."""
+    with naming(path), open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` such that a kill or a power cut leaves either the old or the new content."""
     temporary = path.with_name(path.name + ".tmp")
-    with naming(path):
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_directory(path.parent)
+    write_synced(temporary, data)
+    os.replace(temporary, path)
+    sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
@@ -88,6 +101,38 @@ def fingerprint(path: Path) -> dict[str, Any]:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"sha256": digest, "size": path.stat().st_size}
+
+
+def check_regular(path: Path) -> None:
+    """Damaged if it is no file: a link could lead out of the run, a pipe would block for ever."""
+    if not os.path.lexists(path):
+        raise Damaged(path, "is missing")
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise Damaged(path, "is not a regular file")
+
+
+def verify(path: Path, mark: Any) -> None:
+    """Damaged unless it is a file with this fingerprint."""
+    check_regular(path)
+    if fingerprint(path) != mark:
+        raise Damaged(path, "does not match its checksum")
+
+
+@contextlib.contextmanager
+def parsing(path: Path) -> Iterator[None]:
+    """What a parser refuses is damaged: a forged file has a good checksum and may still fail."""
+    try:
+        yield
+    except (SafetensorError, ValueError, KeyError, RecursionError) as error:
+        raise Damaged(path, f"cannot be read ({error})") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    with parsing(path):
+        content = json.loads(path.read_bytes())
+    if not isinstance(content, dict):
+        raise Damaged(path, "does not hold a JSON object")
+    return content
 
 
 def remove(path: Path) -> None:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +81,12 @@ def canonical(config: dict[str, Any]) -> str:
     return json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
-    """The dotted names of the fields that differ or that only one side has, in sorted order."""
-    found = []
+def differences(a: dict[str, Any], b: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Fields that differ or that one side lacks, sorted: their dotted name and both as JSON."""
     for name in sorted(a.keys() | b.keys()):
-        if name not in a or name not in b:
-            found.append(name)
-        elif isinstance(a[name], dict) and isinstance(b[name], dict):
-            found += [f"{name}.{inner}" for inner in differences(a[name], b[name])]
-        elif a[name] != b[name]:
-            found.append(name)
-    return found
+        if isinstance(a.get(name), dict) and isinstance(b.get(name), dict):
+            for inner, there, here in differences(a[name], b[name]):
+                yield f"{name}.{inner}", there, here
+        elif name not in a or name not in b or a[name] != b[name]:
+            there, here = (json.dumps(x[name]) if name in x else "(absent)" for x in (a, b))
+            yield name, there, here

@@ -15,8 +15,6 @@ from phimu.runs.files import naming, write_atomically
 
 TAIL = 32_768  # bytes: more rows than there are between two evaluations
 
-Kind = str  # "train", "evaluation", "estimate", or the name of an earlier phase
-
 
 class MetricsLog:
     """Appends rows to `path`, first dropping those that the resumed run will write again.
@@ -45,8 +43,11 @@ class MetricsLog:
             self._mirrors.append(_Wandb(wandb))
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
 
-    def write(self, step: int, kind: Kind, values: Mapping[str, SupportsFloat]) -> None:
-        """One row. JSON has no NaN, and a run that has one should have stopped: it is an error."""
+    def write(self, step: int, kind: str, values: Mapping[str, SupportsFloat]) -> None:
+        """One row; its kind is "train", "evaluation", "estimate" or the name of an earlier phase.
+
+        JSON has no NaN, and a run that has one should have stopped: it is an error.
+        """
         numbers = {name: float(value) for name, value in values.items()}
         for name, number in numbers.items():
             if not math.isfinite(number):
@@ -89,10 +90,15 @@ def last_rows(path: Path) -> list[dict[str, Any]]:
     rows = []
     for line in lines:
         with contextlib.suppress(ValueError, RecursionError):
-            row = json.loads(line)
-            if isinstance(row, dict) and isinstance(row.get("step"), int):
-                rows.append(row)
+            rows.append(_row(line))
     return rows
+
+
+def _row(line: bytes) -> dict[str, Any]:
+    row = json.loads(line)
+    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        raise ValueError("no step")
+    return row
 
 
 def _parse(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
@@ -101,16 +107,13 @@ def _parse(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
     parsed = []
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
-            if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-                raise ValueError("no step")
+            parsed.append((line, _row(line)))
         except (ValueError, RecursionError) as error:
             if number == len(lines):
                 break  # cut short by a kill, or the file is empty
             raise InputError(
                 f"Line {number} of {path} is not a row of metrics ({error}): repair or delete it."
             ) from error
-        parsed.append((line, row))
     return parsed
 
 
@@ -145,7 +148,7 @@ class _TensorBoard:
         started = events.SessionLog(status=events.SessionLog.START)
         self._add(step=first_step, session_log=started)
 
-    def write(self, step: int, kind: Kind, values: dict[str, float]) -> None:
+    def write(self, step: int, kind: str, values: dict[str, float]) -> None:
         scalars = [
             self._summary.Value(tag=f"{kind}/{name}", simple_value=value)
             for name, value in values.items()
@@ -164,7 +167,7 @@ class _Wandb:
     def __init__(self, options: dict[str, Any]):
         self._run = _import("wandb", "wandb").init(**options)
 
-    def write(self, step: int, kind: Kind, values: dict[str, float]) -> None:
+    def write(self, step: int, kind: str, values: dict[str, float]) -> None:
         self._run.log({f"{kind}/{name}": value for name, value in values.items()}, step=step)
 
     def close(self) -> None:

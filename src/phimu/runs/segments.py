@@ -8,18 +8,17 @@ digest of the content, no segment is ever replaced by a different one.
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from phimu.data.replay import Replay
 from phimu.errors import InputError
-from phimu.runs.files import fingerprint, sync_directory, write_arrays
+from phimu.runs.files import Damaged, fingerprint, parsing, sync_directory, verify, write_arrays
 from phimu.types import Batch
 
 LONGEST = 50_000  # transitions in a file, so that writing one never doubles the memory
@@ -50,7 +49,8 @@ def write_new(folder: Path, replay: Replay, known: Iterable[Segment]) -> list[Se
     segments: list[Segment] = []
     for kind, held in replay.spans().items():
         old = [s for s in known if s.kind == kind and s.span.stop > held.start]
-        if not all(_is_there(folder / s.name, s.size) for s in old):
+        paths = {folder / s.name: s.size for s in old}
+        if not all(p.is_file() and p.stat().st_size == size for p, size in paths.items()):
             old = []  # someone deleted a file: what the buffer still holds is written again
         first = max(held.start, old[-1].span.stop) if old else held.start
         segments += old
@@ -60,10 +60,6 @@ def write_new(folder: Path, replay: Replay, known: Iterable[Segment]) -> list[Se
     if folder.exists():
         sync_directory(folder)
     return segments
-
-
-def _is_there(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
 
 
 def _write(folder: Path, kind: str, span: range, columns: dict[str, np.ndarray]) -> Segment:
@@ -93,57 +89,48 @@ def prune(folder: Path, needed: set[str]) -> None:
             path.unlink()
 
 
-def problem(folder: Path, listed: Any, step: int) -> tuple[Path, str] | None:
-    """Which of a manifest's segments cannot be trusted, and why; None where all is well."""
+def check(folder: Path, listed: Any, step: int) -> tuple[Segment, ...]:
+    """The segments that a manifest lists; Damaged where one cannot be trusted."""
     if not isinstance(listed, list):
-        return folder, "is not listed"
+        raise Damaged(folder, "is not listed")
     if listed and (folder.is_symlink() or not folder.is_dir()):
-        return folder, "is not a directory"
+        raise Damaged(folder, "is not a directory")
+    segments: list[Segment] = []
     ends = {"rows": 0, "random": 0}
     for entry in listed:
         name = entry.get("name") if isinstance(entry, dict) else None
         match = NAME.fullmatch(name) if isinstance(name, str) else None
-        if match is None or entry.keys() != {"name", "sha256", "size"}:
-            return folder, f"cannot hold a segment called {str(name)[:80]!r}"
-        if why := _fault(folder / match[0], entry):
-            return folder / match[0], why
-        kind, span = Segment(**entry).kind, Segment(**entry).span
+        if match is None or entry.keys() != set(Segment._fields):
+            raise Damaged(folder, f"cannot hold a segment called {str(name)[:80]!r}")
+        segment = Segment(**entry)
+        _check_content(folder / segment.name, segment)
+        kind, span = segment.kind, segment.span
         # Rows may begin late, after the ring has wrapped; from there on there is no gap.
         begins = ends[kind] or (span.start if kind == "rows" else 0)
         if span.start != begins or not span:
-            return folder / match[0], "does not follow the segment before it"
+            raise Damaged(folder / segment.name, "does not follow the segment before it")
         ends[kind] = span.stop
+        segments.append(segment)
     if ends["rows"] and ends["rows"] != step:
-        return folder, f"ends at transition {ends['rows']:,} instead of {step:,}"
-    return None
+        raise Damaged(folder, f"ends at transition {ends['rows']:,} instead of {step:,}")
+    return tuple(segments)
 
 
-def _fault(path: Path, entry: dict[str, Any]) -> str | None:
-    try:
-        # A link could lead out of the run directory, a pipe would block for ever.
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return "is not a regular file"
-    except FileNotFoundError:
-        return "is missing"
-    if fingerprint(path) != {"sha256": entry["sha256"], "size": entry["size"]}:
-        return "does not match its checksum"
-    segment = Segment(**entry)
+def _check_content(path: Path, segment: Segment) -> None:
+    verify(path, {"sha256": segment.sha256, "size": segment.size})
     if path.name.rpartition("-")[2] != f"{segment.sha256[:16]}.safetensors":
-        return "does not match its name"
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
-            parts = [file.get_slice(name) for name in names]
-            kinds = {(part.get_dtype(), *part.get_shape()[:1]) for part in parts}
-    except (SafetensorError, ValueError, KeyError) as error:
-        return f"cannot be read ({error})"
-    if names != COLUMNS[segment.kind] or kinds != {("F32", len(segment.span))}:
-        return f"does not hold the {len(segment.span):,} transitions that its name says"
-    return None
+        raise Damaged(path, "does not match its name")
+    with parsing(path), safe_open(path, framework="numpy") as file:
+        names = set(file.keys())
+        parts = [file.get_slice(name) for name in names]
+        kinds = {(part.get_dtype(), *part.get_shape()[:1]) for part in parts}
+    rows = len(segment.span)
+    if names != COLUMNS[segment.kind] or kinds != {("F32", rows)}:
+        raise Damaged(path, f"does not hold the {rows:,} transitions that its name says")
 
 
 def restore(replay: Replay, folder: Path, segments: Iterable[Segment], added: int) -> None:
-    """Fill an empty buffer, one segment at a time; `problem` has found nothing."""
+    """Fill an empty buffer, one segment at a time; `check` has found them whole."""
     replay.added = added
     held = replay.spans()
     for kind, span in held.items():

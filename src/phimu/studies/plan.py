@@ -4,6 +4,7 @@ What is finished and what is not is read from the run directories alone, so whoe
 out can be killed and loses nothing.
 """
 
+import contextlib
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,14 @@ from phimu.agents import preset
 from phimu.agents.schedule import Preset
 from phimu.data.sets.opening import is_source, open_set
 from phimu.environments.task import open_task
-from phimu.errors import InputError
+from phimu.errors import Busy, InputError
 from phimu.runs import checkpoint
 from phimu.runs.config import Dataset, RunConfig
-from phimu.runs.directory import RunDirectory, is_unused, open_run
+from phimu.runs.directory import RunDirectory, open_run, sessions
+from phimu.runs.lock import locked
 from phimu.runs.provenance import command_line
-from phimu.session import Order
-from phimu.settings import names, override, walk
+from phimu.session import Order, data_of
+from phimu.settings import names, override, read
 from phimu.studies.tables import STUDIES, TASK_TITLES, Study, Variant
 
 
@@ -62,11 +64,15 @@ class Run:
         return checkpoint.glance(RunDirectory(self.path).checkpoints)
 
     def prepare(self) -> None:
-        """Make its directory, which is all that a worker is told."""
-        if is_unused(self.path):
-            order = self.order
-            config = order.config.to_json()
-            open_run(self.path, config, command_line(), order.facts(), order.about)
+        """Make its directory, which is all that a worker is told.
+
+        One that is there stays; where its data is now, if that has moved, is added to it.
+        """
+        order, facts = self.order, self.order.facts()
+        with contextlib.suppress(Busy), locked(self.path, lambda _: None):
+            if not sessions(self.path) or data_of(self.path) != facts.get("data"):
+                config = order.config.to_json()
+                open_run(self.path, config, command_line(), facts, order.about)
 
     def next_command(self) -> list[str] | None:
         """The arguments of `phimu` that bring it on; None if it is finished."""
@@ -179,38 +185,18 @@ def _numbers(study: Study, pairs: int, only: Sequence[int]) -> Sequence[int]:
 def _settings(study: Study, variant: Variant, settings: Mapping[str, str]) -> Preset:
     """The variant's under its preset, with those of `settings` that its agent has."""
     parts = preset(variant.agent, variant.preset or study.preset, study.offline)
-    parts = override(parts, dict(variant.settings))
-    now = {field.name: value for part in parts for field, value in walk(part)}
-    known = names(parts)
-    given = {
-        name: _value(name, now[name], text) for name, text in settings.items() if name in known
-    }
-    return override(parts, given)
-
-
-def _value(name: str, now: Any, text: str) -> Any:
-    """A setting from its text, of the kind that it has now: 8,8 is a tuple, none is None."""
-    if isinstance(now, tuple) or "," in text:
-        return tuple(_value(name, None, part) for part in text.split(","))
-    try:
-        plain = json.loads({"none": "null"}.get(text.lower(), text.lower()))
-    except json.JSONDecodeError:
-        plain = text
-    if isinstance(now, float) and isinstance(plain, int) and not isinstance(plain, bool):
-        plain = float(plain)
-    if now is not None and plain is not None and type(plain) is not type(now):
-        wanted = type(now).__name__ if isinstance(now, bool | int | float) else "name"
-        if isinstance(now, bool | int | float | str):
-            raise InputError(f"{name} is {text!r}: give a {wanted}.")
-    return plain
+    return read(override(parts, dict(variant.settings)), settings)
 
 
 def _refuse_unknown(study: Study, settings: Mapping[str, str]) -> None:
-    known = {name for variant in study.variants for name in names(_settings(study, variant, {}))}
     varied = {name for variant in study.variants for name, _ in variant.settings}
     for name in settings:
         if name in varied:
             raise InputError(f"{name} cannot be set, for it is what {study.name} varies.")
+    known = {
+        name for variant in study.variants for name in names(_settings(study, variant, settings))
+    }
+    for name in settings:
         if name not in known:
             agents = " or ".join(dict.fromkeys(variant.agent for variant in study.variants))
             raise InputError(f"There is no setting {name!r} of {agents}: see phimu train --help.")

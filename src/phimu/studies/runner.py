@@ -66,7 +66,11 @@ class Job:
         command = self._next()
         if command is None:
             return False
-        self.run.prepare()
+        try:
+            self.run.prepare()
+        except InputError as error:
+            self.status, self.why = "failed", str(error)
+            return False
         self._command, (self._saved, _) = command, self.run.saved()
         self._attempt, self.status = start(command), "running"
         return True

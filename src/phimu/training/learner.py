@@ -226,7 +226,9 @@ class Learner:
 
     def begin(self, phase: str, store: Store, step: int) -> Store:
         """What the agent computes outside of updates; the store with any columns it adds."""
-        state, rng = self.state, stream(self.seed, REFRESH, step)
+        state = self.state
+        draws = key if isinstance(store, DeviceSet) else stream
+        rng: Any = draws(self.seed, REFRESH, step)
         agent, store = protocol.begin(self.agent, phase, state.agent, store, state.normaliser, rng)
         if agent is not state.agent:
             self.state = LearnerState(state.normaliser, agent)

@@ -14,7 +14,7 @@ import numpy as np
 from phimu.agents import protocol
 from phimu.agents.schedule import Schedule
 from phimu.data.device_set import DeviceSet
-from phimu.data.logged import OfflineSet
+from phimu.data.logged import LoggedDataset
 from phimu.data.rows import split
 from phimu.errors import InputError
 from phimu.normalisation import Acting
@@ -45,7 +45,7 @@ class OfflineRun:
         spec: Spec,
         schedule: Schedule,
         seed: int,
-        data: OfflineSet | None = None,
+        data: LoggedDataset | None = None,
     ):
         check_seed(seed)
         if data is not None and data.spec != spec:
@@ -168,7 +168,9 @@ def _estimates(agent: Any, state: LearnerState, acting: Acting, data: DeviceSet)
     batch = split(data.rows[index], data.spec)
     action = acting.act(batch.observation, key(0, UPDATE, 0), True)
     seen = state.normaliser(batch.observation)
-    found = {"estimated_value": jnp.mean(agent.q_value(state.agent, seen, action))}
+    found = {}
+    if hasattr(agent, "q_value"):
+        found["estimated_value"] = jnp.mean(agent.q_value(state.agent, seen, action))
     if hasattr(agent, "penalty"):
         for name, taken in (("data", batch.action), ("policy", action)):
             found[f"penalty_{name}"] = jnp.mean(agent.penalty(state.agent, seen, taken))

@@ -95,13 +95,13 @@ def test_a_damaged_file_of_d4rl(rows, write, monkeypatch):
     path = write(rows((5, 5), (True, False), 11, 3), "hopper_mixed.hdf5")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     size = path.stat().st_size
-    other = Published(size, 10, "0" * 64)
+    other = Published(size, "0" * 64)
     monkeypatch.setitem(checksums.V0_FILES, path.name, other)
     refused(path, str(path), "D4RL's file of this name and size has")
     monkeypatch.setitem(checksums.V0_FILES, path.name, other._replace(sha256=digest))
     assert len(open_set(path)) == 10
     monkeypatch.setitem(checksums.V0_FILES, path.name, other._replace(bytes=size + 1))
-    assert len(open_set(path)) == 10  # made anew under the same name
+    assert len(open_set(path)) == 10  # regenerated under the same name
 
 
 def spoil(columns, name, row, value):

@@ -10,25 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet, Transitions
-from phimu.data.sets.assembly import assemble
-from phimu.data.sets.checksums import verified_sha256
-from phimu.data.sets.columns import Asked, Columns, as_flags, check_finite, check_shape, most_bytes
+from phimu.data.logged import LoggedDataset, Transitions
+from phimu.data.sets.assembly import REQUIRED, Columns, assemble, check_type, converted
+from phimu.data.sets.checksums import most_bytes
+from phimu.data.sets.hdf5 import D4RL, MINARI
 from phimu.errors import InputError
 
 # What a column may be called.
-ALIASES = {
-    "observation": ("observation", "observations"),
-    "action": ("action", "actions"),
-    "reward": ("reward", "rewards"),
-    "next_observation": ("next_observation", "next_observations"),
-    "terminated": ("terminated", "terminals", "terminations"),
-    "truncated": ("truncated", "timeouts", "truncations"),
-    "episode": ("episode", "episodes"),
-    "action_low": ("action_low",),
-    "action_high": ("action_high",),
-}
-_NEEDED = ("observation", "action", "reward", "terminated")
+ALIASES = {key: {key, name, MINARI.get(key, name)} for key, name in D4RL.items()}
+ALIASES |= {"episode": {"episode", "episodes"}}
+ALIASES |= {"action_low": {"action_low"}, "action_high": {"action_high"}}
 _FAULTS = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
@@ -45,8 +36,8 @@ def from_arrays(
     action_high: Any = None,
     name: str = "arrays",
     task: str | None = None,
-) -> OfflineSet:
-    """A set of N rows in memory; the arrays are copied and stay as they are.
+) -> LoggedDataset:
+    """A dataset of N rows in memory; the arrays are copied and stay as they are.
 
     Args:
         observation: [N, observation_dim].
@@ -60,7 +51,7 @@ def from_arrays(
             `next_observation` is not the row below.
         action_low: what -1 will mean, [action_dim] or one number.
         action_high: what 1 will mean.
-        name: names the directories of runs on this set.
+        name: names the directories of runs on this dataset.
         task: the Gymnasium id that policies can be evaluated in.
     """
     given = {
@@ -73,14 +64,14 @@ def from_arrays(
         "episode": episode,
     }
     arrays = {key: np.array(value) for key, value in given.items() if value is not None}
-    asked = Asked(None, task, action_low, action_high)
-    made = assemble(_columns(name, arrays, {}), asked, layout="arrays", name=name, sha256="")
+    columns = Columns(name, **_converted(name, arrays, {}), name=name)
+    ends = {"action_low": action_low, "action_high": action_high}
+    made = assemble(columns, layout="arrays", sha256="", task=task, **ends)
     return replace(made, sha256=_digest(made.transitions))
 
 
-def open_npz(path: Path, asked: Asked) -> OfflineSet:
+def read_npz(path: Path) -> Columns:
     """Read an .npz with the columns of `from_arrays`, under one of the names in ALIASES."""
-    digest = verified_sha256(path, asked.sha256)
     try:
         with zipfile.ZipFile(path) as archive:
             present = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -88,24 +79,16 @@ def open_npz(path: Path, asked: Asked) -> OfflineSet:
             arrays = {key: _member(path, archive, name) for key, name in names.items()}
     except _FAULTS as error:
         raise InputError(f"{path} is no .npz file, or damaged or cut short: {error}") from error
-    other = sorted(set(present) - set(names.values()))
-    low, high = arrays.pop("action_low", None), arrays.pop("action_high", None)
-    columns = _columns(str(path), arrays, names)
-    if other:
+    ends: dict[str, Any] = {key: arrays.pop(key, None) for key in ("action_low", "action_high")}
+    done = _converted(str(path), arrays, names)
+    columns = Columns(str(path), **done, **ends, name=path.stem, names=names)
+    if other := sorted(set(present) - set(names.values())):
         columns.notes.append(f"not read: {', '.join(other)}")
-    return assemble(
-        columns,
-        asked,
-        layout="arrays",
-        name=path.stem,
-        sha256=digest,
-        action_low=low,
-        action_high=high,
-    )
+    return columns
 
 
 def _digest(made: Transitions) -> str:
-    """Of sets without a file: the columns one after the other, with their names and shapes."""
+    """Of datasets without a file: the columns one after the other, with their names and shapes."""
     digest = hashlib.sha256()
     for name, column in made._asdict().items():
         digest.update(f"{name} {column.dtype} {column.shape}\n".encode())
@@ -113,28 +96,14 @@ def _digest(made: Transitions) -> str:
     return digest.hexdigest()
 
 
-def _columns(where: str, arrays: dict[str, np.ndarray], names: dict[str, str]) -> Columns:
+def _converted(where: str, arrays: dict[str, np.ndarray], names: dict[str, str]) -> dict[str, Any]:
     """The arrays as float32 and bool; each is taken out of the dictionary when it is done."""
-    done: dict[str, np.ndarray] = {}
+    done = {}
     for key in list(arrays):
-        done[key] = _checked(f"{where}: {names.get(key, key)}", key, arrays.pop(key))
-    return Columns(where, **done, names=names)  # type: ignore[arg-type]
-
-
-def _checked(label: str, key: str, array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind not in ("iuf" if key in ("observation", "action", "reward") else "biuf"):
-        raise InputError(f"{label} has type {array.dtype}: give numbers.")
-    ndim = 2 if key.endswith(("observation", "action")) else 1
-    check_shape(array.shape, ndim, label)
-    array = array if ndim == 2 else array.reshape(-1)
-    if key == "episode":
-        return array
-    if key in ("terminated", "truncated"):
-        return as_flags(array, label)
-    with np.errstate(over="ignore"):  # the check below speaks of it
-        column = np.ascontiguousarray(array, np.float32)
-    check_finite(column, label)
-    return column
+        label = f"{where}: {names.get(key, key)}"
+        check_type(key, arrays[key].dtype, arrays[key].shape, label)
+        done[key] = converted(key, arrays.pop(key), label)
+    return done
 
 
 def _names_in(path: Path, present: list[str]) -> dict[str, str]:
@@ -147,12 +116,12 @@ def _names_in(path: Path, present: list[str]) -> dict[str, str]:
             )
     names: dict[str, str] = {}
     for key, aliases in ALIASES.items():
-        found = [name for name in aliases if name in present]
+        found = sorted(aliases.intersection(present))
         if len(found) > 1:
             raise InputError(f"{path} has both {found[0]} and {found[1]}: keep one of them.")
         if found:
             names[key] = found[0]
-    for key in _NEEDED:
+    for key in REQUIRED:
         if key not in names:
             have = ", ".join(sorted(present)) or "nothing"
             raise InputError(f"{path}: {key} is missing: the file has {have}.")

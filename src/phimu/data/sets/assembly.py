@@ -1,52 +1,144 @@
-"""From checked columns to a set: actions into [-1, 1], episodes, and what is known of it."""
+"""From the columns of a file to a dataset: actions into [-1, 1], episodes, and which rows must go.
 
+Everything is done in place and in blocks of rows, so that a dataset needs little more memory than
+it will have in the end.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet, plain_task, safe_name
-from phimu.data.sets.columns import Asked, Columns, blocks
-from phimu.data.sets.episodes import transitions
+from phimu.data.logged import LoggedDataset, Transitions, plain_task, safe_name
 from phimu.errors import InputError
 
+BLOCK = 4_096  # rows
 BEYOND = 1e-4  # how far rounding may take an action out of its range, relative to half of it
+CLOSE = 1e-4  # s' and the next row's s are the same within this, relative to 1 + |s|
+
+REQUIRED = ("observation", "action", "reward", "terminated")
+VECTORS = ("observation", "action", "next_observation")
+FLAGS = ("terminated", "truncated")
+
+
+@dataclass
+class Columns:
+    """What a file holds, checked column by column. `assemble` overwrites the arrays."""
+
+    where: str  # the file, for messages
+    observation: np.ndarray  # [N, observation_dim] float32
+    action: np.ndarray  # [N, action_dim] float32
+    reward: np.ndarray  # [N] float32
+    terminated: np.ndarray  # [N] bool
+    truncated: np.ndarray | None = None  # [N] bool
+    next_observation: np.ndarray | None = None  # [N, observation_dim] float32
+    episode: np.ndarray | None = None  # [N], a number per episode
+    action_low: Any = None  # the range of the actions, as it was found
+    action_high: Any = None
+    name: str = ""
+    task: str | None = None
+    names: dict[str, str] = field(default_factory=dict)  # what the file calls a column
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        rows, width = self.observation.shape
+        if rows == 0 or width == 0 or self.action.shape[1] == 0:
+            empty = "action" if rows and width else "observation"
+            raise InputError(f"{self.label(empty)} is empty: give at least one transition.")
+        for name in ("action", "reward", "terminated", "truncated", "next_observation", "episode"):
+            column = getattr(self, name)
+            if column is not None and len(column) != rows:
+                raise InputError(
+                    f"{self.label(name)} has {len(column)} rows, but {self.called('observation')} "
+                    f"has {rows}: give one per transition."
+                )
+        following = self.next_observation
+        if following is not None and following.shape[1] != width:
+            raise InputError(
+                f"{self.label('next_observation')} has {following.shape[1]} columns, but "
+                f"{self.called('observation')} has {width}: give as many."
+            )
+
+    def called(self, column: str) -> str:
+        return self.names.get(column, column)
+
+    def label(self, column: str) -> str:
+        return f"{self.where}: {self.called(column)}"
+
+    def note(self, what: str, rows: np.ndarray) -> None:
+        """Say of how many rows something is true, unless of none."""
+        if count := np.count_nonzero(rows):
+            self.notes.append(f"{what}: {count:,}")
+
+
+def check_type(key: str, dtype: np.dtype, shape: tuple[int, ...], label: str) -> None:
+    """Numbers, of shape [N, size] or [N], for which [N, 1] is taken as well."""
+    if dtype.kind not in ("biuf" if key in (*FLAGS, "episode") else "iuf"):
+        raise InputError(f"{label} has type {dtype}: give numbers.")
+    ndim = 2 if key in VECTORS else 1
+    if len(shape) != ndim and (ndim, shape[1:]) != (1, (1,)):
+        raise InputError(f"{label} has shape {shape}: give {'[N, size]' if ndim == 2 else '[N]'}.")
+
+
+def converted(key: str, values: np.ndarray, label: str) -> np.ndarray:
+    """A column whose type was checked, as float32 or bool, if its numbers can be that."""
+    values = values if key in VECTORS else values.reshape(-1)
+    if key == "episode":
+        return values
+    if key in FLAGS:
+        flags = values.astype(bool)
+        if (wrong := values != flags).any():
+            row = int(wrong.argmax())
+            raise InputError(f"{label} in row {row} is {values[row]:g}: give 0 or 1.")
+        return flags
+    with np.errstate(over="ignore"):  # what overflows is refused below
+        column = np.ascontiguousarray(values, np.float32)
+    for rows in _blocks(len(column)):
+        if (bad := ~np.isfinite(column[rows])).any():
+            first = np.argwhere(bad)[0]
+            raise InputError(
+                f"{label} in row {rows.start + first[0]} is {column[rows][tuple(first)]}: "
+                f"drop or mend that transition."
+            )
+    return column
 
 
 def assemble(
     columns: Columns,
-    asked: Asked,
     *,
     layout: str,
-    name: str,
     sha256: str,
     task: str | None = None,
     action_low: Any = None,
     action_high: Any = None,
-) -> OfflineSet:
-    """The set, with the file's own task and range of actions where the caller asked for none."""
-    if task is not None and not plain_task(task):
-        columns.notes.append(f"its task, {task!r}, is no plain Gymnasium id and is left out")
-        task = None
-    low, high = action_range(
-        action_low if asked.action_low is None else asked.action_low,
-        action_high if asked.action_high is None else asked.action_high,
+) -> LoggedDataset:
+    """The dataset; a task and a range of actions given here count for more than the file's own."""
+    if columns.task is not None and not plain_task(columns.task):
+        columns.notes.append(
+            f"its task, {columns.task!r}, is no plain Gymnasium id and is left out"
+        )
+        columns.task = None
+    low, high = _action_range(
         columns,
+        columns.action_low if action_low is None else action_low,
+        columns.action_high if action_high is None else action_high,
     )
-    scale_actions(columns, low, high)
-    return OfflineSet(
-        transitions(columns),
-        name=safe_name(name),
+    _scale_actions(columns, low, high)
+    return LoggedDataset(
+        _transitions(columns),
+        name=safe_name(columns.name),
         layout=layout,
         sha256=sha256,
-        task=asked.task or task,
+        task=task or columns.task,
         action_low=low,
         action_high=high,
         notes=tuple(columns.notes),
     )
 
 
-def action_range(
-    low: Any, high: Any, columns: Columns
+def _action_range(
+    columns: Columns, low: Any, high: Any
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Both ends [action_dim] in float64, or neither."""
     where, size = columns.where, columns.action.shape[1]
@@ -69,13 +161,13 @@ def action_range(
     return ends[0], ends[1]
 
 
-def scale_actions(columns: Columns, low: np.ndarray | None, high: np.ndarray | None) -> None:
+def _scale_actions(columns: Columns, low: np.ndarray | None, high: np.ndarray | None) -> None:
     """Bring actions from [low, high], [-1, 1] by default, to [-1, 1] in place."""
     size = columns.action.shape[1]
     low = np.full(size, -1.0) if low is None else low
     high = np.full(size, 1.0) if high is None else high
     middle, half = low / 2 + high / 2, high / 2 - low / 2
-    for rows in blocks(len(columns.action)):
+    for rows in _blocks(len(columns.action)):
         scaled = (columns.action[rows] - middle) / half
         beyond = np.abs(scaled) > 1 + BEYOND
         if beyond.any():
@@ -86,3 +178,127 @@ def scale_actions(columns: Columns, low: np.ndarray | None, high: np.ndarray | N
                 f"{high[dim]:g}: give the task's own range as action_low and action_high."
             )
         columns.action[rows] = np.clip(scaled, -1, 1)
+
+
+def _transitions(columns: Columns) -> Transitions:
+    """Make episodes of rows; says in `columns.notes` what was dropped or taken otherwise."""
+    terminated = columns.terminated
+    ends = _ends(columns)
+    if columns.next_observation is None:
+        # s' of a row that was cut is in no file: the row goes, and the one before it was cut.
+        keep = ~ends | terminated
+        cut = np.zeros_like(ends)
+        cut[:-1] = ~keep[1:] & ~ends[:-1]
+        next_observation = _following(columns.observation, terminated, keep)
+        columns.note("rows dropped, since their next observation is not in the file", ~keep)
+        columns.note("terminated rows without a next observation, which keep their own", terminated)
+        columns.note("episodes of a single row dropped", ~keep & _starts(ends))
+    else:
+        keep = np.ones_like(ends)
+        cut = ends & ~terminated
+        next_observation = columns.next_observation
+    if not len(next_observation):
+        raise InputError(f"{columns.where} has no transition: every row is a cut episode's last.")
+    terminated, cut = _compact(terminated, keep), _compact(cut, keep)
+    number = np.cumsum(_starts(terminated | cut), dtype=np.int32)
+    number -= 1
+    return Transitions(
+        _compact(columns.observation, keep),
+        _compact(columns.action, keep),
+        _compact(columns.reward, keep),
+        next_observation,
+        terminated,
+        cut,
+        number,
+    )
+
+
+def _ends(columns: Columns) -> np.ndarray:
+    """[N] bool: the last row of each episode. Where s' is in the file, it must agree."""
+    ends = columns.terminated.copy()
+    if columns.truncated is not None:
+        ends |= columns.truncated
+    if columns.episode is not None:
+        ends[:-1] |= _changes(columns, ends)
+    ends[-1] = True
+    if columns.next_observation is None:
+        return ends
+    jumps = _jumps(columns.observation, columns.next_observation)
+    jumps &= ~ends
+    if columns.truncated is None and columns.episode is None:
+        columns.note("episodes cut where the next observation is not the next row's", jumps)
+        ends |= jumps
+    elif jumps.any():
+        row = int(jumps.argmax())
+        raise InputError(
+            f"{columns.label('next_observation')} in row {row} is not "
+            f"{columns.called('observation')} in row {row + 1}, although the episode goes on: "
+            f"the columns do not belong together, or a cut is not marked there."
+        )
+    return ends
+
+
+def _changes(columns: Columns, ends: np.ndarray) -> np.ndarray:
+    """[N - 1] bool: the next row is of another episode. Flags must not contradict this."""
+    episode = columns.episode
+    changes = episode[1:] != episode[:-1]  # type: ignore[index]
+    inside = ends[:-1] & ~changes
+    if inside.any():
+        row = int(inside.argmax())
+        raise InputError(
+            f"{columns.label('episode')} goes on after row {row}, in which it terminated or was "
+            f"cut: number episodes anew there."
+        )
+    first = np.flatnonzero(np.append(True, changes))
+    _, again = np.unique(episode[first], return_index=True)  # type: ignore[index]
+    if len(again) < len(first):
+        row = int(first[np.setdiff1d(np.arange(len(first)), again)[0]])
+        raise InputError(
+            f"{columns.label('episode')} in row {row} comes back after another episode: "
+            f"put the rows of an episode one after the other."
+        )
+    return changes
+
+
+def _starts(ends: np.ndarray) -> np.ndarray:
+    """[N] bool: the first row of each episode."""
+    starts = np.empty_like(ends)
+    starts[:1], starts[1:] = True, ends[:-1]
+    return starts
+
+
+def _jumps(observation: np.ndarray, next_observation: np.ndarray) -> np.ndarray:
+    """[N] bool: s' is not the observation of the row below."""
+    jumps = np.zeros(len(observation), bool)
+    for rows in _blocks(len(observation) - 1):
+        below = observation[rows.start + 1 : rows.stop + 1]
+        distance = np.abs(next_observation[rows] - below)
+        jumps[rows] = (distance > CLOSE * (1 + np.abs(below))).any(axis=1)
+    return jumps
+
+
+def _following(observation: np.ndarray, terminated: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    """s' of the rows that stay: the row below. A terminated row has none, and needs none where
+    values are learned, as nothing is bootstrapped from it; its own observation is the nearest."""
+    result = np.empty((np.count_nonzero(keep), observation.shape[1]), np.float32)
+    at = 0
+    for rows in _blocks(len(keep)):
+        kept = np.flatnonzero(keep[rows]) + rows.start
+        result[at : at + len(kept)] = observation[np.where(terminated[kept], kept, kept + 1)]
+        at += len(kept)
+    return result
+
+
+def _compact(column: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    """The rows that stay, moved to the front of the same memory."""
+    at = 0
+    for rows in _blocks(len(keep)):
+        kept = column[rows][keep[rows]]
+        column[at : at + len(kept)] = kept
+        at += len(kept)
+    return column[:at]
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    for start in range(0, rows, BLOCK):
+        yield slice(start, min(start + BLOCK, rows))

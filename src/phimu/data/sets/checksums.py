@@ -1,4 +1,4 @@
-"""A file's sha256, against what is known of it: HDF5 itself does not notice a flipped bit."""
+"""What is known of a file: its sha256, as HDF5 does not notice a flipped bit, and its size."""
 
 import hashlib
 import re
@@ -8,6 +8,8 @@ from phimu.data.sets.scores import V0_FILES
 from phimu.errors import InputError
 
 _LONGEST = 1 << 16  # bytes of a checksum file that are read
+# An array is at most this many times as large as its file when it is unpacked, or this large.
+EXPANSION, SMALL = 100, 64 << 20
 
 
 def sidecar(path: Path) -> Path:
@@ -18,7 +20,7 @@ def sidecar(path: Path) -> Path:
 def verified_sha256(path: Path, expected: str | None = None) -> str:
     """The file's sha256, which must be `expected`, the sidecar's and that of a published file.
 
-    Published files are known by name and size: a set made anew under the same name passes.
+    Published files are known by name and size: a regenerated dataset under the same name passes.
     """
     if not path.is_file():
         raise InputError(f"There is no file {path}: name a dataset that exists.")
@@ -59,3 +61,8 @@ def _read_sidecar(path: Path) -> str:
     raise InputError(
         f"{sidecar(path)} has no sha256 of {path.name}: write it with `sha256sum`, or delete it."
     )
+
+
+def most_bytes(path: Path) -> int:
+    """More than any array of this file can have: beyond it, a shape is damaged or a trap."""
+    return max(SMALL, EXPANSION * path.stat().st_size)

@@ -6,76 +6,46 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet
-from phimu.data.sets.assembly import assemble
-from phimu.data.sets.checksums import verified_sha256
-from phimu.data.sets.columns import Asked, Columns
-from phimu.data.sets.hdf5 import Hdf5Columns, open_hdf5, text_attribute
+from phimu.data.sets.assembly import REQUIRED, Columns
+from phimu.data.sets.hdf5 import D4RL, Hdf5Columns, open_hdf5, text_attribute
 from phimu.data.sets.scores import HORIZON, Body, body_of_set, body_of_task
 from phimu.errors import InputError
 
-NAMES = {
-    "observation": "observations",
-    "action": "actions",
-    "reward": "rewards",
-    "next_observation": "next_observations",
-    "terminated": "terminals",
-    "truncated": "timeouts",
-}
 
-
-def open_d4rl(path: Path, asked: Asked) -> OfflineSet:
+def read_d4rl(path: Path) -> Columns:
     """Read a file of D4RL's, or one of the same layout with root attributes of our own.
 
-    The attribute `task` is the Gymnasium id, `name` the set's, `action_low` and `action_high` the
-    range of the file's actions, [-1, 1] without them.
+    The attribute `task` is the Gymnasium id, `name` the dataset's, `action_low` and `action_high`
+    the range of the file's actions, [-1, 1] without them.
     """
-    digest = verified_sha256(path, asked.sha256)
     with open_hdf5(path) as file:
-        name = text_attribute(file, "name") or path.stem
-        task = text_attribute(file, "task")
-        body = body_of_set(name) if task is None else body_of_task(task)
-        low, high = (_numbers(file, end) for end in ("action_low", "action_high"))
-        columns = _read(path, file)
+        reader = Hdf5Columns(path, file, D4RL)
+        if "observation" not in reader and "episode_0" in file:
+            raise InputError(f"{path} is a Minari file: name the directory above its data/.")
+        present = [key for key in D4RL if key in REQUIRED or key in reader]
+        read: dict[str, Any] = {key: reader.column(key) for key in present}
+        columns = Columns(
+            str(path),
+            **read,
+            action_low=_numbers(file, "action_low", -1.0),
+            action_high=_numbers(file, "action_high", 1.0),
+            name=text_attribute(file, "name") or path.stem,
+            task=text_attribute(file, "task"),
+            names=D4RL,
+        )
+    body = body_of_set(columns.name) if columns.task is None else body_of_task(columns.task)
     if body is not None:
         _mend(columns, body)
-        if task is None:
+        if columns.task is None:
             _check_widths(columns, body)
-            task = body.task
-    return assemble(
-        columns,
-        asked,
-        layout="d4rl",
-        name=name,
-        sha256=digest,
-        task=task,
-        action_low=-1.0 if low is None else low,
-        action_high=1.0 if high is None else high,
-    )
+            columns.task = body.task
+    return columns
 
 
-def _numbers(file: Any, attribute: str) -> Any:
+def _numbers(file: Any, attribute: str, default: float) -> Any:
     if attribute in file.attrs and len(file.attrs.get_id(attribute).shape) == 1:
         return file.attrs[attribute]
-    return None
-
-
-def _read(path: Path, file: Any) -> Columns:
-    reader = Hdf5Columns(path, file)
-    if "observations" not in reader and "episode_0" in reader:
-        raise InputError(f"{path} is a Minari file: name the directory above its data/.")
-    return Columns(
-        str(path),
-        terminated=reader.flags("terminals"),
-        truncated=reader.flags("timeouts") if "timeouts" in reader else None,
-        observation=reader.numbers("observations", 2),
-        action=reader.numbers("actions", 2),
-        reward=reader.numbers("rewards", 1),
-        next_observation=(
-            reader.numbers("next_observations", 2) if "next_observations" in reader else None
-        ),
-        names=NAMES,
-    )
+    return default
 
 
 def _mend(columns: Columns, body: Body) -> None:
@@ -108,5 +78,5 @@ def _check_widths(columns: Columns, body: Body) -> None:
         if width != size:
             raise InputError(
                 f"{columns.label(name)} has {width} columns, but those of {body.task} have {size}: "
-                f"fields are swapped, or the file is another set's and wants another name."
+                f"fields are swapped, or the file is another dataset's and wants another name."
             )

@@ -8,21 +8,38 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.sets.columns import as_flags, check_finite, check_shape, most_bytes
+from phimu.data.sets.assembly import FLAGS, check_type, converted
+from phimu.data.sets.checksums import most_bytes
 from phimu.errors import InputError
 
+# What the two layouts call our columns.
+D4RL = {
+    "observation": "observations",
+    "action": "actions",
+    "reward": "rewards",
+    "next_observation": "next_observations",
+    "terminated": "terminals",
+    "truncated": "timeouts",
+}
+MINARI = {key: name for key, name in D4RL.items() if key != "next_observation"}
+MINARI |= {"terminated": "terminations", "truncated": "truncations"}
+MINARI_FILE = "data/main_data.hdf5"  # in the directory of a dataset
+
 _FAULTS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
+
+
+def import_h5py() -> Any:
+    try:
+        import h5py
+    except ImportError:
+        raise InputError("HDF5 files need h5py: pip install 'phimu[offline]'.") from None
+    return h5py
 
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[Any]:
     """The file as h5py sees it; whatever h5py says of a damaged one becomes one sentence."""
-    try:
-        import h5py
-    except ImportError:
-        raise InputError(
-            f"{path} is HDF5, which needs h5py: pip install 'phimu[offline]'"
-        ) from None
+    h5py = import_h5py()
     try:
         with h5py.File(path, "r", locking="best-effort") as file:
             yield file
@@ -34,58 +51,44 @@ def open_hdf5(path: Path) -> Iterator[Any]:
 class Hdf5Columns:
     """Reads the columns of one group of a file, each checked before memory is set aside for it."""
 
-    def __init__(self, path: Path, group: Any):
-        self.path, self.group = path, group
-        self._most = most_bytes(path)
-        self._checked: dict[str, Any] = {}
+    def __init__(self, path: Path, group: Any, names: dict[str, str]):
+        self.path, self.group, self.names = path, group, names
+        self._opened: dict[str, Any] = {}
 
-    def __contains__(self, name: str) -> bool:
-        return self.group.get(name, getlink=True) is not None
+    def __contains__(self, key: str) -> bool:
+        return self.group.get(self.names[key], getlink=True) is not None
 
-    def label(self, name: str) -> str:
-        return f"{self.path}: {self.group.name.rstrip('/')}/{name}".replace(": /", ": ")
+    def label(self, key: str) -> str:
+        return f"{self.path}: {self.group.name.rstrip('/')}/{self.names[key]}".replace(": /", ": ")
 
-    def shape(self, name: str, ndim: int) -> tuple[int, ...]:
-        dataset = self._dataset(name, "biuf")
-        check_shape(dataset.shape, ndim, self.label(name))
-        return tuple(dataset.shape)
-
-    def numbers(self, name: str, ndim: int, out: np.ndarray | None = None) -> np.ndarray:
-        """[N, size] or [N] float32, into `out` where it is given.
+    def column(self, key: str, out: np.ndarray | None = None) -> np.ndarray:
+        """[N, size] or [N], flags as bool and the rest as float32, into `out` where it is given.
 
         HDF5 converts other types in small pieces, so there is no second copy.
         """
-        dataset = self._dataset(name, "iuf")
-        check_shape(dataset.shape, ndim, self.label(name))
-        column = np.empty(dataset.shape, np.float32) if out is None else out
-        if column.size:
-            with self._naming(name):
-                dataset.read_direct(column.reshape(dataset.shape))
-        check_finite(column, self.label(name))
-        return column if ndim == 2 else column.reshape(-1)
+        dataset = self.dataset(key)
+        with self._naming(key):
+            if key in FLAGS:
+                values = dataset[()]
+            else:
+                values = np.empty(dataset.shape, np.float32) if out is None else out
+                if values.size:
+                    dataset.read_direct(values.reshape(dataset.shape))
+        return converted(key, values, self.label(key))
 
-    def flags(self, name: str) -> np.ndarray:
-        """[N] bool, of whatever type they are."""
-        dataset = self._dataset(name, "biuf")
-        check_shape(dataset.shape, 1, self.label(name))
-        with self._naming(name):
-            values = dataset[()].reshape(-1)
-        return as_flags(values, self.label(name))
-
-    def _dataset(self, name: str, kinds: str) -> Any:
-        """A dataset with all of its numbers in this file."""
-        with self._naming(name):
-            if name not in self._checked:
-                self._checked[name] = self._opened(name)
-            dataset = self._checked[name]
-            if dataset.dtype.kind not in kinds:
-                raise InputError(f"{self.label(name)} has type {dataset.dtype}: give numbers.")
+    def dataset(self, key: str) -> Any:
+        """A column's numbers, not read yet, but all in this file and of the right shape."""
+        with self._naming(key):
+            if key not in self._opened:
+                self._opened[key] = self._open(key)
+            dataset = self._opened[key]
+            check_type(key, dataset.dtype, dataset.shape, self.label(key))
         return dataset
 
-    def _opened(self, name: str) -> Any:
+    def _open(self, key: str) -> Any:
         import h5py
 
-        label = self.label(name)
+        label, name = self.label(key), self.names[key]
         link = self.group.get(name, getlink=True)
         if link is None:
             raise InputError(f"{label} is missing: it must be there.")
@@ -107,7 +110,8 @@ class Hdf5Columns:
         else:
             chunk = math.prod(dataset.chunks) * dataset.dtype.itemsize
             count = math.prod(map(_ceil_divide, dataset.shape, dataset.chunks))
-            whole = max(size, chunk) <= self._most and dataset.id.get_num_chunks() >= count
+            most = most_bytes(self.path)
+            whole = max(size, chunk) <= most and dataset.id.get_num_chunks() >= count
         if not whole:
             raise InputError(
                 f"{label} declares {size:,} bytes in shape {dataset.shape}, which are not in the "
@@ -115,14 +119,12 @@ class Hdf5Columns:
             )
 
     @contextmanager
-    def _naming(self, name: str) -> Iterator[None]:
+    def _naming(self, key: str) -> Iterator[None]:
         """Faults of HDF5 with the name of the field."""
         try:
             yield
         except _FAULTS as error:
-            raise InputError(
-                f"{self.label(name)} cannot be read, it is damaged: {error}"
-            ) from error
+            raise InputError(f"{self.label(key)} cannot be read, it is damaged: {error}") from error
 
 
 def text_attribute(group: Any, name: str) -> str | None:

@@ -11,59 +11,47 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.logged import OfflineSet
-from phimu.data.sets.assembly import assemble
-from phimu.data.sets.checksums import verified_sha256
-from phimu.data.sets.columns import Asked, Columns, most_bytes
-from phimu.data.sets.hdf5 import Hdf5Columns, open_hdf5, text_attribute
+from phimu.data.sets.assembly import FLAGS, Columns
+from phimu.data.sets.checksums import most_bytes
+from phimu.data.sets.hdf5 import MINARI, MINARI_FILE, Hdf5Columns, open_hdf5, text_attribute
 from phimu.errors import InputError
 
-MAIN_FILE = Path("data", "main_data.hdf5")
 _LONGEST = 1 << 24  # bytes of metadata.json
-NAMES = {
-    "observation": "observations",
-    "action": "actions",
-    "reward": "rewards",
-    "terminated": "terminations",
-    "truncated": "truncations",
-}
 
 
 def find_minari(source: str) -> Path:
-    """The directory of a set that is named by its own path or by its id, such as
+    """The file of a dataset that is named by its directory or by its id, such as
     mujoco/hopper/medium-v0. Nothing is downloaded."""
-    if Path(source, MAIN_FILE).exists():
-        return Path(source)
     default = Path.home() / ".minari" / "datasets"
     local = Path(os.environ.get("MINARI_DATASETS_PATH") or default) / source
-    if (local / MAIN_FILE).exists():
-        return local
+    for directory in (Path(source), local):
+        if (directory / MINARI_FILE).exists():
+            return directory / MINARI_FILE
     for directory in (Path(source), local):
         if (directory / "data").is_dir():
-            raise InputError(f"{directory} has no {MAIN_FILE}: only Minari's HDF5 sets are read.")
+            raise InputError(f"{directory} has no {MINARI_FILE}: only Minari's HDF5 sets are read.")
     raise InputError(
-        f"There is no Minari set {source}, neither as a directory nor in {local.parent}: fetch it "
-        f"with `minari download {source}`, which comes with pip install 'phimu[minari]'."
+        f"There is no Minari dataset {source}, neither as a directory nor in {local.parent}: fetch "
+        f"it with `minari download {source}`, which comes with pip install 'phimu[minari]'."
     )
 
 
-def open_minari(directory: Path, asked: Asked) -> OfflineSet:
-    """Read the set in a directory that holds data/main_data.hdf5."""
-    path = directory / MAIN_FILE
-    digest = verified_sha256(path, asked.sha256)
+def read_minari(path: Path) -> Columns:
+    """Read the main_data.hdf5 of a dataset, with what its metadata say."""
     with open_hdf5(path) as file:
         about = _metadata(path, file)
-        columns = _read(path, file)
-    low, high = _action_space(path, about)
-    return assemble(
-        columns,
-        asked,
-        layout="minari",
-        name=_text(about.get("dataset_id")) or directory.resolve().name,
-        sha256=digest,
+        table = _read(path, file)
+    space = _parsed(about.get("action_space"))
+    if space and space.get("type") != "Box":
+        raise InputError(f"{path}: actions are {space.get('type')}: only Box actions are learned.")
+    return Columns(
+        str(path),
+        **table,
+        action_low=space.get("low"),
+        action_high=space.get("high"),
+        name=_text(about.get("dataset_id")) or path.resolve().parents[1].name,
         task=_text(_parsed(about.get("env_spec")).get("id")),
-        action_low=low,
-        action_high=high,
+        names=MINARI,
     )
 
 
@@ -78,7 +66,7 @@ def _metadata(path: Path, file: Any) -> dict[str, Any]:
         words = ("dataset_id", "env_spec", "action_space")
         return {word: text_attribute(file, word) for word in words}
     if beside.stat().st_size > _LONGEST:
-        raise InputError(f"{beside} is too long for what it is: fetch the set again.")
+        raise InputError(f"{beside} is too long for what it is: fetch the dataset again.")
     return _parsed(beside.read_text("utf-8", "replace"), str(beside))
 
 
@@ -89,20 +77,11 @@ def _parsed(text: Any, where: str = "") -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     if where and not isinstance(value, dict):
-        raise InputError(f"{where} is no JSON object: fetch the set again.")
+        raise InputError(f"{where} is no JSON object: fetch the dataset again.")
     return value if isinstance(value, dict) else {}
 
 
-def _action_space(path: Path, about: dict[str, Any]) -> tuple[Any, Any]:
-    space = _parsed(about.get("action_space"))
-    if not space:
-        return None, None
-    if space.get("type") != "Box":
-        raise InputError(f"{path}: actions are {space.get('type')}: only Box actions are learned.")
-    return space.get("low"), space.get("high")
-
-
-def _read(path: Path, file: Any) -> Columns:
+def _read(path: Path, file: Any) -> dict[str, Any]:
     """All episodes one below the other: shapes first, then each straight into its place."""
     names = sorted(
         (name for name in file if re.fullmatch(r"episode_\d{1,12}", name)),
@@ -110,25 +89,22 @@ def _read(path: Path, file: Any) -> Columns:
     )
     if not names:
         raise InputError(f"{path} has no episodes: it is empty, or not Minari's.")
-    # Groups are opened anew to be read: thousands of them would not stay open cheaply.
+    # Groups are opened again to be read: thousands of them would not stay open cheaply.
     lengths = [_length(_group(path, file, name)) for name in names]
     ends = np.cumsum(lengths)
     first = _group(path, file, names[0])
-    widths = [first.shape(name, 2)[1] for name in ("observations", "actions")]
-    if 4 * ends[-1] * sum(widths) > most_bytes(path):
+    state, action = (first.dataset(key).shape[1] for key in ("observation", "action"))
+    if 4 * ends[-1] * (state + action) > most_bytes(path):
         raise InputError(f"{path} declares {ends[-1]:,} actions, more than it can hold.")
+    widths = {"observation": (state,), "action": (action,), "next_observation": (state,)}
     table = {
-        "observation": np.empty((ends[-1], widths[0]), np.float32),
-        "action": np.empty((ends[-1], widths[1]), np.float32),
-        "reward": np.empty(ends[-1], np.float32),
-        "next_observation": np.empty((ends[-1], widths[0]), np.float32),
-        "terminated": np.empty(ends[-1], bool),
-        "truncated": np.empty(ends[-1], bool),
+        key: np.empty((ends[-1], *widths.get(key, ())), np.float32) for key in (*widths, "reward")
     }
+    table |= {key: np.empty(ends[-1], bool) for key in FLAGS}
     for name, end, length in zip(names, ends, lengths, strict=True):
         rows = {key: column[end - length : end] for key, column in table.items()}
         _read_episode(_group(path, file, name), rows)
-    return Columns(str(path), **table, names=NAMES)  # type: ignore[arg-type]
+    return table
 
 
 def _group(path: Path, file: Any, name: str) -> Hdf5Columns:
@@ -138,37 +114,37 @@ def _group(path: Path, file: Any, name: str) -> Hdf5Columns:
         raise InputError(f"{path}: {name} is a link to another place: copy the episode into it.")
     group = file[name]
     if not isinstance(group, h5py.Group):
-        raise InputError(f"{path}: {name} is no group: fetch the set again.")
-    return Hdf5Columns(path, group)
+        raise InputError(f"{path}: {name} is no group: fetch the dataset again.")
+    return Hdf5Columns(path, group, MINARI)
 
 
 def _length(group: Hdf5Columns) -> int:
-    steps = group.shape("actions", 2)[0]
+    steps = group.dataset("action").shape[0]
     if steps == 0:
-        raise InputError(f"{group.label('actions')} is empty: drop that episode.")
+        raise InputError(f"{group.label('action')} is empty: drop that episode.")
     return steps
 
 
 def _read_episode(group: Hdf5Columns, rows: dict[str, np.ndarray]) -> None:
     """Fill these rows of the table."""
     steps = len(rows["reward"])
-    for key, name in NAMES.items():
+    for key in MINARI:
         wanted = (steps + (key == "observation"), *rows[key].shape[1:])
-        shape = group.shape(name, len(wanted))
+        shape = group.dataset(key).shape
         if shape[: len(wanted)] != wanted:
             raise InputError(
-                f"{group.label(name)} has shape {shape}: give {wanted}, for {steps} actions and "
+                f"{group.label(key)} has shape {shape}: give {wanted}, for {steps} actions and "
                 f"as many columns as in the first episode."
             )
-    observations = group.numbers("observations", 2)
+    observations = group.column("observation")
     rows["observation"][:], rows["next_observation"][:] = observations[:-1], observations[1:]
-    group.numbers("actions", 2, out=rows["action"])
-    group.numbers("rewards", 1, out=rows["reward"])
-    for key in ("terminated", "truncated"):
-        rows[key][:] = flags = group.flags(NAMES[key])
+    for key in ("action", "reward"):
+        group.column(key, out=rows[key])
+    for key in FLAGS:
+        rows[key][:] = flags = group.column(key)
         if flags[:-1].any():
             raise InputError(
-                f"{group.label(NAMES[key])} in row {flags.argmax()} is 1, although the episode "
+                f"{group.label(key)} in row {flags.argmax()} is 1, although the episode "
                 f"goes on: the file is damaged or not Minari's."
             )
     rows["truncated"][-1] = True  # recordings that stop in the middle of an episode have no flag

@@ -3,15 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from phimu.data.logged import OfflineSet
-from phimu.data.sets.arrays import open_npz
-from phimu.data.sets.columns import Asked
-from phimu.data.sets.d4rl import open_d4rl
-from phimu.data.sets.minari_sets import find_minari, open_minari
+from phimu.data.logged import LoggedDataset
+from phimu.data.sets.arrays import read_npz
+from phimu.data.sets.assembly import assemble
+from phimu.data.sets.checksums import verified_sha256
+from phimu.data.sets.d4rl import read_d4rl
+from phimu.data.sets.minari_sets import find_minari, read_minari
 from phimu.errors import InputError
 
-LAYOUTS = ("d4rl", "minari", "npz")
-FORMATS = "an .hdf5 of D4RL's layout, a Minari set as minari:ID or its directory, or an .npz"
+LAYOUTS = {"d4rl": read_d4rl, "minari": read_minari, "npz": read_npz}
+SUFFIXES = {".hdf5": "d4rl", ".h5": "d4rl", ".npz": "npz"}
+FORMATS = "an .hdf5 of D4RL's layout, a Minari dataset as minari:ID or its directory, or an .npz"
 
 
 def open_set(
@@ -21,7 +23,7 @@ def open_set(
     task: str | None = None,
     action_low: Any = None,
     action_high: Any = None,
-) -> OfflineSet:
+) -> LoggedDataset:
     """Read logged transitions and check every one of them.
 
     Args:
@@ -33,18 +35,39 @@ def open_set(
         action_high: its other end.
     """
     layout, place = _layout(str(source))
-    asked = Asked(sha256, task, action_low, action_high)
-    if layout == "minari":
-        return open_minari(find_minari(place), asked)
-    if layout == "npz":
-        return open_npz(Path(place), asked)
-    return open_d4rl(Path(place), asked)
+    path = find_minari(place) if layout == "minari" else Path(place)
+    digest = verified_sha256(path, sha256)
+    return assemble(
+        LAYOUTS[layout](path),
+        layout="arrays" if layout == "npz" else layout,
+        sha256=digest,
+        task=task,
+        action_low=action_low,
+        action_high=action_high,
+    )
 
 
 def is_source(text: str) -> bool:
     """Whether this names logged data, not a task: by its first word, or the suffix of a file."""
     word, colon, _ = text.partition(":")
-    return (bool(colon) and word in LAYOUTS) or Path(text).suffix in (".hdf5", ".h5", ".npz")
+    return (bool(colon) and word in LAYOUTS) or Path(text).suffix in SUFFIXES
+
+
+def is_there(source: str) -> bool:
+    """Whether there is something to open."""
+    try:
+        layout, place = _layout(source)
+        return find_minari(place).is_dir() if layout == "minari" else Path(place).is_file()
+    except InputError:
+        return False
+
+
+def absolute(source: str) -> str:
+    """The same from wherever it is read again; a set that Minari finds by its id stays one."""
+    word, colon, rest = source.partition(":")
+    if colon and word in LAYOUTS:
+        return f"{word}:{Path(rest).absolute()}" if Path(rest).exists() else source
+    return str(Path(source).absolute()) if Path(source).exists() else source
 
 
 def _layout(source: str) -> tuple[str, str]:
@@ -53,11 +76,8 @@ def _layout(source: str) -> tuple[str, str]:
         if not rest:
             raise InputError(f"{source} names nothing: give {FORMATS}.")
         return word, rest
-    path = Path(source)
-    if path.is_dir():
+    if Path(source).is_dir():
         return "minari", source
-    if path.suffix in (".hdf5", ".h5"):
-        return "d4rl", source
-    if path.suffix == ".npz":
-        return "npz", source
-    raise InputError(f"{source!r} is no dataset: give {FORMATS}.")
+    if Path(source).suffix not in SUFFIXES:
+        raise InputError(f"{source!r} is no dataset: give {FORMATS}.")
+    return SUFFIXES[Path(source).suffix], source

@@ -3,11 +3,11 @@
 These functions fill a place that is the caller's; `phimu.collection.sets` makes that safe.
 """
 
+import itertools
 import json
 import math
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 
 from phimu.data.logged import Transitions
+from phimu.data.sets.hdf5 import D4RL, MINARI, import_h5py
+from phimu.data.sets.hdf5 import MINARI_FILE as MINARI_FILE
 from phimu.errors import InputError
 
-MINARI_FILE = "data/main_data.hdf5"  # in the directory of a set
 MINARI_VERSION = "0.5.4"  # whose layout this is
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a set comes from: what a file says of itself."""
+    """Where a dataset comes from: what a file says of itself."""
 
     task: str | None  # a Gymnasium id, where it is known
     name: str  # such as hopper_medium
@@ -37,18 +38,11 @@ class Origin:
 def write_d4rl(
     path: Path, transitions: Transitions, origin: Origin, compress: bool = False
 ) -> None:
-    """One HDF5 file with the columns of D4RL's v2 sets; the same input gives the same bytes."""
-    columns = {
-        "observations": transitions.observation,
-        "actions": _in_units_of_task(transitions.action, origin),
-        "rewards": transitions.reward,
-        "next_observations": transitions.next_observation,
-        "terminals": transitions.terminated,
-        "timeouts": transitions.truncated,
-    }
-    with _hdf5().File(path, "w") as file:
-        for name, column in columns.items():
-            file.create_dataset(name, data=column, compression="gzip" if compress else None)
+    """One HDF5 file with the columns of D4RL's v2 datasets; the same input gives the same bytes."""
+    task_units = transitions._replace(action=_in_units_of_task(transitions.action, origin))
+    with import_h5py().File(path, "w") as file:
+        for key, name in D4RL.items():
+            _create(file, name, getattr(task_units, key), compress)
         file.attrs.update(_attributes(origin))
 
 
@@ -59,38 +53,42 @@ def write_minari(
     _refuse_gaps(transitions)
     file_path = directory / MINARI_FILE
     file_path.parent.mkdir(parents=True)
-    action = _in_units_of_task(transitions.action, origin)
-    episodes = 0
-    with _hdf5().File(file_path, "w", track_order=True) as file:
+    task_units = transitions._replace(action=_in_units_of_task(transitions.action, origin))
+    borders = np.flatnonzero(np.diff(transitions.episode, prepend=-1, append=-1)).tolist()
+    with import_h5py().File(file_path, "w", track_order=True) as file:
         file.attrs.update(_attributes(origin))
-        for number, rows in enumerate(_episodes(transitions.episode)):
-            last = transitions.next_observation[rows.stop - 1 : rows.stop]
-            columns = {
-                "observations": np.concatenate([transitions.observation[rows], last]),
-                "actions": action[rows],
-                "rewards": transitions.reward[rows],
-                "terminations": transitions.terminated[rows],
-                "truncations": transitions.truncated[rows],
-            }
+        for number, (start, end) in enumerate(itertools.pairwise(borders)):
             group = file.create_group(f"episode_{number}")
-            group.attrs.update({"id": number, "total_steps": rows.stop - rows.start})
-            for name, column in columns.items():
-                group.create_dataset(name, data=column, compression="gzip" if compress else None)
-            episodes = number + 1
-    facts = _minari_facts(transitions, origin) | {
-        "total_episodes": episodes,
+            group.attrs.update({"id": number, "total_steps": end - start})
+            for key, name in MINARI.items():
+                column = getattr(task_units, key)[start:end]
+                if key == "observation":
+                    column = np.append(column, task_units.next_observation[end - 1 : end], axis=0)
+                _create(group, name, column, compress)
+    anything = np.full(transitions.observation.shape[1], math.inf)
+    # Minari takes letters, digits, - and _, and a version at the end of an id.
+    name = re.sub(r"[^-\w]", "_", origin.name)
+    facts: dict[str, Any] = {
+        "dataset_id": name if re.search(r"-v\d+$", name) else f"{name}-v0",
+        "minari_version": MINARI_VERSION,
+        "data_format": "hdf5",
+        "jpeg_encoding": False,
+        "total_steps": len(transitions.reward),
+        "total_episodes": len(borders) - 1,
         "dataset_size": round(os.path.getsize(file_path) / 1e6, 1),  # in MB
+        "observation_space": _box(-anything, anything),
+        "action_space": _box(origin.action_low, origin.action_high),
+        "algorithm_name": origin.policy,
+        "author": ["phimu"],
     }
+    if origin.env_spec is not None:
+        facts["env_spec"] = origin.env_spec
     text = json.dumps(facts, indent=2, sort_keys=True)
     (file_path.parent / "metadata.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _hdf5() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise InputError("Writing HDF5 needs h5py: pip install 'phimu[offline]'.") from None
-    return h5py
+def _create(group: Any, name: str, column: np.ndarray, compress: bool) -> None:
+    group.create_dataset(name, data=column, compression="gzip" if compress else None)
 
 
 def _attributes(origin: Origin) -> dict[str, Any]:
@@ -104,29 +102,6 @@ def _attributes(origin: Origin) -> dict[str, Any]:
         "action_high": np.asarray(origin.action_high, np.float32),
     }
     return {name: value for name, value in attributes.items() if value is not None}
-
-
-def _minari_facts(transitions: Transitions, origin: Origin) -> dict[str, Any]:
-    anything = np.full(transitions.observation.shape[1], math.inf)
-    facts = {
-        "dataset_id": _minari_id(origin.name),
-        "minari_version": MINARI_VERSION,
-        "data_format": "hdf5",
-        "jpeg_encoding": False,
-        "total_steps": len(transitions.reward),
-        "observation_space": _box(-anything, anything),
-        "action_space": _box(origin.action_low, origin.action_high),
-        "algorithm_name": origin.policy,
-        "author": ["phimu"],
-        "env_spec": origin.env_spec,
-    }
-    return {name: value for name, value in facts.items() if value is not None}
-
-
-def _minari_id(name: str) -> str:
-    """Minari takes letters, digits, - and _, and a version at the end."""
-    safe = re.sub(r"[^-\w]", "_", name)
-    return safe if re.search(r"-v\d+$", safe) else f"{safe}-v0"
 
 
 def _box(low: np.ndarray, high: np.ndarray) -> str:
@@ -143,12 +118,6 @@ def _in_units_of_task(action: np.ndarray, origin: Origin) -> np.ndarray:
         return action
     scaled = (low / 2 + high / 2) + (high / 2 - low / 2) * action
     return np.clip(scaled, low, high).astype(np.float32)
-
-
-def _episodes(episode: np.ndarray) -> Iterator[slice]:
-    borders = np.flatnonzero(np.diff(episode)) + 1
-    starts, ends = [0, *borders.tolist()], [*borders.tolist(), len(episode)]
-    yield from map(slice, starts, ends)
 
 
 def _refuse_gaps(transitions: Transitions) -> None:

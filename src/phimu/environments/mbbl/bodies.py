@@ -9,14 +9,12 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from phimu.errors import InputError
+from phimu.environments.checks import Reset, Step, check_choice, check_render_mode, finite_action
+
+_First = Callable[[np.random.Generator, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 # The bodies "fingertip" and "target" of reacher.xml: looking them up by name is slow.
 _FINGERTIP, _TARGET = 3, 4
-
-
-def _run(data: mujoco.MjData, effort: float) -> float:
-    return data.qvel.item(0) - 0.1 * effort
 
 
 def _run_at(joint: int, height: float) -> Callable[[mujoco.MjData, float], float]:
@@ -51,38 +49,14 @@ def _always(data: mujoco.MjData) -> bool:
     return True
 
 
-def _hopper_stands(data: mujoco.MjData) -> bool:
-    return data.qpos.item(1) > 0.7 and abs(data.qpos.item(2)) < 0.2
-
-
-def _walker_stands(data: mujoco.MjData) -> bool:
-    return 0.8 < data.qpos.item(1) < 2.0 and abs(data.qpos.item(2)) < 1.0
-
-
-def _ant_stands(data: mujoco.MjData) -> bool:
-    return 0.2 <= data.qpos.item(2) <= 1.0
-
-
-def _humanoid_stands(data: mujoco.MjData) -> bool:
-    return 1.0 <= data.qpos.item(2) <= 2.0
-
-
 def _state_without(count: int) -> Callable[[mujoco.MjData], np.ndarray]:
     """Positions and velocities, without the first `count` positions: where the body is."""
     return lambda data: np.concatenate((data.qpos[count:], data.qvel))
 
 
 def _state_and_forces(data: mujoco.MjData) -> np.ndarray:
-    return np.concatenate(
-        (
-            data.qpos[2:],
-            data.qvel,
-            data.cinert.ravel(),
-            data.cvel.ravel(),
-            data.qfrc_actuator,
-            data.cfrc_ext.ravel(),
-        )
-    )
+    tables = (data.cinert, data.cvel, data.qfrc_actuator, data.cfrc_ext)
+    return np.concatenate((data.qpos[2:], data.qvel, *(table.ravel() for table in tables)))
 
 
 def _arm_and_goal(data: mujoco.MjData) -> np.ndarray:
@@ -91,24 +65,18 @@ def _arm_and_goal(data: mujoco.MjData) -> np.ndarray:
     return np.concatenate((np.cos(angles), np.sin(angles), goal, data.qvel[:2], way))
 
 
-_First = Callable[[np.random.Generator, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+def _noise(scale: float, normal_velocities: bool = False) -> _First:
+    """Uniform in [-scale, scale]; velocities normal with this deviation where asked."""
 
-
-def _uniform(scale: float) -> _First:
     def first(
         rng: np.random.Generator, qpos: np.ndarray, qvel: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         qpos = qpos + rng.uniform(-scale, scale, qpos.size)
+        if normal_velocities:
+            return qpos, qvel + scale * rng.standard_normal(qvel.size)
         return qpos, qvel + rng.uniform(-scale, scale, qvel.size)
 
     return first
-
-
-def _normal_velocities(
-    rng: np.random.Generator, qpos: np.ndarray, qvel: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    qpos = qpos + rng.uniform(-0.1, 0.1, qpos.size)
-    return qpos, qvel + 0.1 * rng.standard_normal(qvel.size)
 
 
 def _goal_in_a_square(
@@ -119,12 +87,6 @@ def _goal_in_a_square(
     goal = rng.uniform(-0.2, 0.2, 2)
     speeds = qvel[:2] + rng.uniform(-0.005, 0.005, 2)
     return np.concatenate((arm, goal)), np.concatenate((speeds, np.zeros(2)))
-
-
-def _widen_left_hip(model: mujoco.MjModel) -> None:
-    # The model that MBBL used lets the left hip swing further than the right one; Gym levelled
-    # the two later, to 110 degrees.
-    model.joint("left_hip_y").range[:] = np.deg2rad((-120.0, 20.0))
 
 
 class Row(NamedTuple):
@@ -138,7 +100,7 @@ class Row(NamedTuple):
     bonus: float = 0.0  # added to the reward of a state that is alive
     terminates: bool = False  # when no longer alive
     forces: bool = False  # whether contact forces are read, which cost time to compute
-    change: Callable[[mujoco.MjModel], None] | None = None
+    wide_left_hip: bool = False
     arguments: Mapping[str, Any] = MappingProxyType({})  # of the body
 
 
@@ -146,21 +108,23 @@ _HOPPER = Row(
     "Hopper-v5",
     _run_at(1, 1.3),
     _state_without(1),
-    _uniform(0.005),
-    alive=_hopper_stands,
+    _noise(0.005),
+    alive=lambda data: data.qpos.item(1) > 0.7 and abs(data.qpos.item(2)) < 0.2,
     bonus=1.0,
     terminates=True,
 )
 # Gymnasium's later model of the walker has more friction under the right foot.
 _WALKER = _HOPPER._replace(
-    body="Walker2d-v5", arguments={"xml_file": "walker2d.xml"}, alive=_walker_stands
+    body="Walker2d-v5",
+    arguments={"xml_file": "walker2d.xml"},
+    alive=lambda data: 0.8 < data.qpos.item(1) < 2.0 and abs(data.qpos.item(2)) < 1.0,
 )
 _ANT = Row(
     "Ant-v5",
     _run_at(2, 0.57),
     _state_without(2),
-    _normal_velocities,
-    alive=_ant_stands,
+    _noise(0.1, normal_velocities=True),
+    alive=lambda data: 0.2 <= data.qpos.item(2) <= 1.0,
     bonus=1.0,
     terminates=True,
 )
@@ -168,19 +132,24 @@ _HUMANOID = Row(
     "Humanoid-v5",
     _run_upright_softly,
     _state_and_forces,
-    _uniform(0.01),
-    alive=_humanoid_stands,
+    _noise(0.01),
+    alive=lambda data: 1.0 <= data.qpos.item(2) <= 2.0,
     bonus=5.0,
     terminates=True,
     forces=True,
-    change=_widen_left_hip,
+    wide_left_hip=True,
 )
 _SLIM_HUMANOID = _HUMANOID._replace(reward=_run_upright, observe=_state_without(2), forces=False)
 
 TASKS: dict[str, Row] = {
-    "HalfCheetah": Row("HalfCheetah-v5", _run, _state_without(1), _normal_velocities),
+    "HalfCheetah": Row(
+        "HalfCheetah-v5",
+        lambda data, effort: data.qvel.item(0) - 0.1 * effort,
+        _state_without(1),
+        _noise(0.1, normal_velocities=True),
+    ),
     "Reacher": Row("Reacher-v5", _reach, _arm_and_goal, _goal_in_a_square),
-    "IPendulum": Row("InvertedPendulum-v5", _balance, _state_without(0), _uniform(0.01)),
+    "IPendulum": Row("InvertedPendulum-v5", _balance, _state_without(0), _noise(0.01)),
     "HopperET": _HOPPER,
     "WalkerET": _WALKER,
     "AntET": _ANT,
@@ -206,10 +175,8 @@ class Body(gymnasium.Env):
     def __init__(
         self, task: str, raw_actions: bool = False, render_mode: str | None = None
     ) -> None:
-        if task not in TASKS:
-            raise InputError(f"task must be one of {', '.join(TASKS)}, not {task!r}.")
-        if render_mode not in (None, "rgb_array"):
-            raise InputError(f"render_mode must be rgb_array or None, not {render_mode!r}.")
+        check_choice("task", task, TASKS)
+        check_render_mode(render_mode)
         self.row = TASKS[task]
         self.raw_actions = raw_actions
         self.render_mode = render_mode
@@ -225,9 +192,7 @@ class Body(gymnasium.Env):
             -np.inf, np.inf, observation.shape, np.float64
         )
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         super().reset(seed=seed)
         simulator = self.simulator
         qpos, qvel = self.row.first(self.np_random, simulator.init_qpos, simulator.init_qvel)
@@ -243,9 +208,12 @@ class Body(gymnasium.Env):
             mujoco.mj_rnePostConstraint(model, data)
         return self.row.observe(data)
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> Step:
         row, model, data = self.row, self._model, self._data
-        control = self._control(action)
+        control = finite_action(action, self._middle.size)
+        if not self.raw_actions:
+            control = np.minimum(np.maximum(control, -1.0), 1.0)
+            control = self._middle + self._half_width * control
         reward = row.reward(data, float(control @ control))
         if row.alive(data):
             reward += row.bonus
@@ -263,21 +231,13 @@ class Body(gymnasium.Env):
     def close(self) -> None:
         self.simulator.close()
 
-    def _control(self, action: np.ndarray) -> np.ndarray:
-        numbers = np.asarray(action, dtype=np.float64)
-        if numbers.shape != self._middle.shape or not math.isfinite(numbers @ numbers):
-            raise InputError(
-                f"action must be {self._middle.size} finite numbers in [-1, 1], not {action!r}."
-            )
-        if self.raw_actions:
-            return numbers
-        return self._middle + self._half_width * np.minimum(np.maximum(numbers, -1.0), 1.0)
-
 
 def _simulator(row: Row, render_mode: str | None) -> Any:
     """Gymnasium's environment of the body, of which only the simulation and the camera are used."""
     simulator: Any = gymnasium.make(row.body, render_mode=render_mode, **row.arguments)
     simulator = simulator.unwrapped
-    if row.change is not None:
-        row.change(simulator.model)
+    if row.wide_left_hip:
+        # The model that MBBL used lets the left hip swing further than the right one; Gym levelled
+        # the two later, to 110 degrees.
+        simulator.model.joint("left_hip_y").range[:] = np.deg2rad((-120.0, 20.0))
     return simulator

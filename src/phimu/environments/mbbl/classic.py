@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from phimu.errors import InputError
+from phimu.environments.checks import Reset, Step, check_choice, check_render_mode, finite_action
 
 State = tuple[float, ...]
 _BLACK, _GREY, _ORANGE = (0, 0, 0), (190, 190, 190), (255, 140, 0)
@@ -35,10 +35,6 @@ class Row(NamedTuple):
     draw: Callable[[State], list[Line]]  # within [-1.5, 1.5]^2, y up
 
 
-def _torque(action: float) -> float:
-    return min(max(2.0 * action, -2.0), 2.0)
-
-
 def _swing(state: State, torque: float, time_interval: float) -> State:
     """A rod of mass 1 and length 1 with g = 10; the angle is 0 when it is upright."""
     angle, speed = state
@@ -54,17 +50,9 @@ def _hang(state: State, torque: float) -> float:
     return -(lean + 0.1 * speed * speed + 0.001 * torque * torque)
 
 
-def _observe_swing(state: State) -> State:
-    return math.cos(state[0]), math.sin(state[0]), state[1]
-
-
 def _draw_swing(state: State) -> list[Line]:
     tip = (-math.sin(state[0]), math.cos(state[0]))
     return [Line((0.0, 0.0), tip, 0.08, _ORANGE), Line((0.0, 0.0), (0.0, 0.0), 0.04, _BLACK)]
-
-
-def _push(action: float) -> float:
-    return 10.0 if action > 0 else -10.0
 
 
 def _roll(state: State, force: float, time_interval: float) -> State:
@@ -82,14 +70,6 @@ def _roll(state: State, force: float, time_interval: float) -> State:
     )
 
 
-def _stay_upright(state: State, force: float) -> float:
-    return math.cos(state[2]) - 0.01 * state[0] * state[0]
-
-
-def _observe_roll(state: State) -> State:
-    return state
-
-
 def _draw_roll(state: State) -> list[Line]:
     """Seen from the cart, as no rail stops it; the ground has a mark per unit."""
     x, _, angle, _ = state
@@ -103,24 +83,24 @@ def _draw_roll(state: State) -> list[Line]:
 
 TASKS: dict[str, Row] = {
     "Pendulum": Row(
-        0.05,
-        (math.pi, 1.0),
-        (1.0, 1.0, 8.0),
-        _torque,
-        _swing,
-        _hang,
-        _observe_swing,
-        _draw_swing,
+        time_interval=0.05,
+        first_bounds=(math.pi, 1.0),
+        observation_bounds=(1.0, 1.0, 8.0),
+        force=lambda action: min(max(2.0 * action, -2.0), 2.0),
+        move=_swing,
+        reward=_hang,
+        observe=lambda state: (math.cos(state[0]), math.sin(state[0]), state[1]),
+        draw=_draw_swing,
     ),
     "CartPole": Row(
-        0.02,
-        (0.05,) * 4,
-        (math.inf,) * 4,
-        _push,
-        _roll,
-        _stay_upright,
-        _observe_roll,
-        _draw_roll,
+        time_interval=0.02,
+        first_bounds=(0.05,) * 4,
+        observation_bounds=(math.inf,) * 4,
+        force=lambda action: 10.0 if action > 0 else -10.0,
+        move=_roll,
+        reward=lambda state, force: math.cos(state[2]) - 0.01 * state[0] * state[0],
+        observe=lambda state: state,
+        draw=_draw_roll,
     ),
 }
 
@@ -137,12 +117,9 @@ class Classic(gymnasium.Env):
     def __init__(
         self, task: str, raw_actions: bool = False, render_mode: str | None = None
     ) -> None:
-        if task not in TASKS:
-            raise InputError(f"task must be one of {', '.join(TASKS)}, not {task!r}.")
-        if render_mode not in (None, "rgb_array"):
-            raise InputError(f"render_mode must be rgb_array or None, not {render_mode!r}.")
+        check_choice("task", task, TASKS)
+        check_render_mode(render_mode)
         self.row = TASKS[task]
-        self.raw_actions = raw_actions
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": round(1 / self.row.time_interval)}
         bounds = np.array(self.row.observation_bounds)
@@ -150,20 +127,15 @@ class Classic(gymnasium.Env):
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.state: State = (0.0,) * len(self.row.first_bounds)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         super().reset(seed=seed)
         bounds = np.array(self.row.first_bounds)
         self.state = tuple(self.np_random.uniform(-bounds, bounds).tolist())
         return np.array(self.row.observe(self.state)), {}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> Step:
         row = self.row
-        number = np.asarray(action, dtype=np.float64)
-        if number.shape != (1,) or not math.isfinite(number.item()):
-            raise InputError(f"action must be 1 finite number in [-1, 1], not {action!r}.")
-        force = row.force(number.item())
+        force = row.force(finite_action(action, 1).item())
         reward = row.reward(self.state, force)
         self.state = row.move(self.state, force, row.time_interval)
         return np.array(row.observe(self.state)), reward, False, False, {}

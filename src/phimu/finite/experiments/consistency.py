@@ -15,26 +15,16 @@ import jax
 import numpy as np
 
 from phimu.errors import InputError
-from phimu.finite import models
-from phimu.finite.estimators import Loss, Sample, binary, draw, maximum_likelihood, ranking
-from phimu.finite.fitting import (
-    Factors,
-    Fit,
-    Model,
-    exponential,
-    fit,
-    linear,
-    log_marginal,
-    probabilities,
-)
+from phimu.finite import estimators, exact, models
+from phimu.finite.collecting import Transitions, draw
+from phimu.finite.estimators import Factors, Fit, Loss, Model
 from phimu.finite.mdp import FiniteMDP, stack
-from phimu.finite.precision import exact
 from phimu.types import Array
 
 OBSERVATIONS, ACTIONS, FEATURES = 6, 3, 2
 TOLERANCE = 1e-6  # of the gradient
 CLASSES = ("linear", "exponential / Z", "exponential")
-CONTRASTS: dict[str, Loss] = {"ranking": ranking, "binary": binary}
+CONTRASTS: dict[str, Loss] = {"ranking": estimators.ranking, "binary": estimators.binary}
 
 
 class ConsistencyRow(NamedTuple):
@@ -57,19 +47,35 @@ class Problem(NamedTuple):
     phi: Array  # the known one of the exponential classes [S, A, d]
     divided: Array  # by Z: 1.0, or not: 0.0
     first: Any  # where the maximum of the likelihood is searched from
-    sample: Sample  # `negatives` has an axis in front, for the values of K
+    sample: Transitions  # `negatives` has an axis in front, for the values of K
 
 
-def consistency(seeds: int, transitions: int, negatives: Sequence[int]) -> list[ConsistencyRow]:
+def consistency(
+    seeds: int = 10,
+    transitions: int = 1_000,
+    negatives: tuple[int, ...] = (1, 8, 64, 512, 4_096),
+) -> list[ConsistencyRow]:
+    """Measure how far NCE estimates are from the maximum likelihood estimate as K grows.
+
+    The consistency lemma: the ranking loss gets there with any models, the binary loss if their Z
+    is the same for all (s, a). Random MDPs of 6 observations and 3 actions; all estimates are
+    maxima of the printed objectives, found in float64. About a minute.
+
+    Args:
+        seeds: random MDPs, each with its own data and negatives.
+        transitions: how many the estimates are made from.
+        negatives: the values of K.
+    """
     if seeds < 1 or transitions < 1:
         raise InputError(f"seeds is {seeds} and transitions is {transitions}: give at least 1.")
     if not negatives or list(negatives) != sorted({*negatives}) or negatives[0] < 1:
-        raise InputError(f"negatives is {tuple(negatives)}: give rising numbers from 1.")
+        raise InputError(f"negatives is {negatives}: give rising numbers from 1.")
     of_linear = [_linear_problem(seed, transitions, negatives) for seed in range(seeds)]
     plain = [_exponential_problem(seed, transitions, negatives) for seed in range(seeds)]
     divided = [problem._replace(divided=np.float64(1)) for problem in plain]
-    parts = _measure(lambda _: linear, of_linear), _measure(_exponential, divided + plain)
-    together = jax.tree.map(lambda *both: np.concatenate(both), *parts)
+    first = _measure(lambda _: estimators.linear, of_linear)
+    others = _measure(_exponential, divided + plain)
+    together = jax.tree.map(lambda *both: np.concatenate(both), first, others)
     return [
         ConsistencyRow(name, loss, seed, size, *(float(x[place * seeds + seed, k]) for x in found))
         for place, name in enumerate(CLASSES)
@@ -100,7 +106,7 @@ def _exponential_problem(seed: int, transitions: int, negatives: Sequence[int]) 
 
 def _sample(
     rng: np.random.Generator, mdp: FiniteMDP, transitions: int, negatives: Sequence[int]
-) -> Sample:
+) -> Transitions:
     """All pairs are equally likely. The negatives of a smaller K are among those of a larger."""
     everywhere = np.full(mdp.reward.shape, 1 / mdp.reward.size)
     sample = draw(rng, mdp, everywhere, transitions, 0)
@@ -111,8 +117,8 @@ def _sample(
 
 def _exponential(problem: Problem) -> Model:
     def model(mu: Array, base_measure: Array) -> Array:
-        ratio = exponential(Factors(problem.phi, mu), base_measure)
-        return ratio - problem.divided * log_marginal(ratio, base_measure)[..., None]
+        ratio = problem.phi @ mu.T
+        return ratio - problem.divided * estimators.log_marginal(ratio, base_measure)[..., None]
 
     return model
 
@@ -131,8 +137,9 @@ def _measure(
 
         def search(loss: Loss, first: Any, negatives: Array) -> tuple[Fit, Array]:
             sample = data._replace(negatives=negatives)
-            found = fit(loss, model(problem), first, sample, base, TOLERANCE)
-            return found, probabilities(model(problem)(found.parameters, base), base)
+            found = estimators.fit(loss, model(problem), first, sample, base, TOLERANCE)
+            ratio = model(problem)(found.parameters, base)
+            return found, estimators.probabilities(ratio, base)
 
         def between(one: Array, two: Array) -> Array:
             return 0.5 * abs(one - two).sum(axis=2)[data.observation, data.action].mean()
@@ -142,7 +149,7 @@ def _measure(
             distances = between(learned, likely), between(learned, truth), between(likely, truth)
             return *distances, found.gradient
 
-        best, likely = search(maximum_likelihood, problem.first, data.negatives[0])
+        best, likely = search(estimators.maximum_likelihood, problem.first, data.negatives[0])
         return {
             name: jax.vmap(partial(compare, loss))(data.negatives)
             for name, loss in CONTRASTS.items()

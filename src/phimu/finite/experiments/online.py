@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from phimu.errors import InputError
+from phimu.finite import exact
 from phimu.finite.ctrl_ucb import Algorithm, Constants, Explore, Trace, log_tables, optimistic, run
 from phimu.finite.estimators import Loss, maximum_likelihood, ranking
 from phimu.finite.exploration import (
@@ -23,7 +24,6 @@ from phimu.finite.learners import shifts_by, tables_by_likelihood
 from phimu.finite.mdp import FiniteMDP, stack
 from phimu.finite.models import combination_lock
 from phimu.finite.planning import policy_iteration
-from phimu.finite.precision import exact
 from phimu.finite.ranked_tables import tables_by_ranking
 
 PER_LATENT, DISCOUNT, DECOY = 2, 0.95, 0.1  # observations of a latent state; pay of a wrong start
@@ -93,7 +93,21 @@ def contenders(horizon: int, actions: int, plans: int, batch: int) -> dict[str, 
     }
 
 
-def online(seeds: int, samples: int, horizon: int, actions: int, batch: int) -> list[OnlineRow]:
+def online(
+    seeds: int = 10, samples: int = 30_000, horizon: int = 10, actions: int = 10, batch: int = 100
+) -> list[OnlineRow]:
+    """Explore combination locks with CTRL-UCB as printed, Rep-UCB, LSVI-UCB, FLAMBE and less.
+
+    Suboptimality and regret against samples, and how many samples each needs to be within 0.1 of
+    the value range. Two minutes or three.
+
+    Args:
+        seeds: locks, each with a code of its own.
+        samples: how many CTRL-UCB gets; uniform and epsilon-greedy get five times as many.
+        horizon: levels of a lock.
+        actions: of which one opens a level.
+        batch: samples between two plans.
+    """
     if seeds < 1 or horizon < 1 or actions < 2:
         raise InputError("seeds and horizon must be at least 1 and actions at least 2.")
     if batch < 2 or samples < 5 * batch:
@@ -125,10 +139,11 @@ def compete(
     collected = (highest - trace.collected) / (highest - lowest)
     regret = np.cumsum(collected, axis=1) * contender.batch
     samples = contender.batch * np.arange(1, contender.plans + 1)
+    points = sorted({round(plan) - 1 for plan in np.geomspace(1, contender.plans, POINTS)})
     rows = []
     for seed, close in enumerate(returned <= EPSILON):
         found = int(samples[close.argmax()]) if close.any() else 0
-        for plan in _points(contender.plans):
+        for plan in points:
             where = name, contender.models, seed, int(samples[plan])
             lost = float(returned[seed, plan]), float(regret[seed, plan])
             rows.append(OnlineRow(*where, *lost, found))
@@ -139,7 +154,3 @@ def _extreme(lock: FiniteMDP, sign: int) -> float:
     """The highest (1) or the lowest (-1) value of a policy."""
     found = policy_iteration(lock.transition, sign * lock.reward, lock.discount)
     return sign * float(lock.start @ found.value)
-
-
-def _points(plans: int) -> list[int]:
-    return sorted({round(plan) - 1 for plan in np.geomspace(1, plans, POINTS)})

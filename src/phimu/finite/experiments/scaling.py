@@ -8,17 +8,17 @@ epsilon-optimal on average: the mixture that the theorem's proof speaks of.
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from phimu.errors import InputError
+from phimu.finite import exact
 from phimu.finite.ctrl_ucb import Algorithm, Constants, log_tables, optimistic, run
 from phimu.finite.mdp import FiniteMDP, stack
 from phimu.finite.models import coins, combination_lock
 from phimu.finite.planning import policy_iteration
-from phimu.finite.precision import exact
 from phimu.finite.ranked_tables import tables_by_ranking
 
 HORIZONS, ACTIONS, STEPS = (2, 4, 6, 8), (2, 4, 8, 12), (10, 20, 40, 80)
@@ -45,31 +45,34 @@ class ScalingRow(NamedTuple):
     samples: int  # until the mean suboptimality is epsilon, in value ranges; 0: not reached
 
 
-def scaling(seeds: int, samples: int, batch: int) -> list[ScalingRow]:
+def scaling(seeds: int = 10, samples: int = 20_000, batch: int = 50) -> list[ScalingRow]:
+    """Count the samples CTRL-UCB needs as d, A, 1 / (1 - discount) and 1 / epsilon grow.
+
+    The fitted powers stand beside the exponents of the theorem, which are upper bounds. Two minutes
+    or three.
+
+    Args:
+        seeds: MDPs of every size.
+        samples: at most.
+        batch: samples between two plans.
+    """
     if seeds < 1:
         raise InputError(f"seeds is {seeds}: give at least 1.")
     if batch < 1 or samples < batch:
         raise InputError(f"samples is {samples}: give at least one batch of {batch} (1 or more).")
-    plans = samples // batch
+    sizes = seeds, samples // batch, batch
     horizon, actions, steps, epsilon = BASE
-
-    @cache
-    def of_lock(horizon: int, actions: int, steps: int) -> np.ndarray:
-        return of_locks(horizon, actions, steps, seeds, plans, batch)
-
+    sweeps: list[tuple[str, float, tuple[int, int, int], float]]
+    sweeps = [("d", 3 * size + 2, (size, actions, steps), epsilon) for size in HORIZONS]
+    sweeps += [("A", size, (horizon, size, steps), epsilon) for size in ACTIONS]
+    sweeps += [("1 / (1 - discount)", size, (horizon, actions, size), epsilon) for size in STEPS]
+    sweeps += [("1 / epsilon", 1 / each, (horizon, actions, steps), each) for each in EPSILONS]
     rows = []
-    for size in HORIZONS:
-        rows += rows_of("d", 3 * size + 2, of_lock(size, actions, steps), batch, epsilon)
-    for size in ACTIONS:
-        rows += rows_of("A", size, of_lock(horizon, size, steps), batch, epsilon)
-    for size in STEPS:
-        gaps = of_lock(horizon, actions, size)
-        rows += rows_of("1 / (1 - discount)", size, gaps, batch, epsilon)
-    gaps, worst = of_lock(horizon, actions, steps), of_coins(seeds, plans, batch)
-    for epsilon in EPSILONS:
-        rows += rows_of("1 / epsilon", 1 / epsilon, gaps, batch, epsilon)
-    for epsilon in WORST_EPSILONS:
-        rows += rows_of("1 / epsilon, worst case", 1 / epsilon, worst, batch, epsilon)
+    for varied, size, lock, within in sweeps:
+        rows += rows_of(varied, size, of_locks(*lock, *sizes), batch, within)
+    worst = of_coins(*sizes)
+    for within in WORST_EPSILONS:
+        rows += rows_of("1 / epsilon, worst case", 1 / within, worst, batch, within)
     return rows
 
 
@@ -83,18 +86,17 @@ def rows_of(
     return rows
 
 
+@cache
 def of_locks(
     horizon: int, actions: int, steps: int, seeds: int, plans: int, batch: int
 ) -> np.ndarray:
+    """Mean suboptimality of all policies so far, in value ranges: [seeds, plans]."""
     locks = [
         combination_lock(horizon, actions, 1, 1 - 1 / steps, decoy=0.1, seed=seed)
         for seed in range(seeds)
     ]
-    best = [
-        lock.start @ policy_iteration(lock.transition, lock.reward, lock.discount).value
-        for lock in locks
-    ]
-    return _averages(locks, np.array(best), plans, batch)
+    best, lost = _explored(locks, plans, batch)
+    return _averages(lost / best[:, None])
 
 
 def of_coins(seeds: int, plans: int, batch: int) -> np.ndarray:
@@ -104,28 +106,29 @@ def of_coins(seeds: int, plans: int, batch: int) -> np.ndarray:
         for gap in GAPS
         for seed in range(seeds * REPEATS)
     ]
-    averages = _averages(mdps, np.full(len(mdps), float(COIN_STEPS)), plans, batch)
+    averages = _averages(_explored(mdps, plans, batch)[1] / COIN_STEPS)
     return averages.reshape(len(GAPS), seeds, REPEATS, plans).mean(axis=2).max(axis=0)
 
 
-def _averages(
-    mdps: Sequence[FiniteMDP], value_range: np.ndarray, plans: int, batch: int
-) -> np.ndarray:
-    """Mean suboptimality of all policies so far, in value ranges: [MDPs, plans]."""
+def _averages(values: np.ndarray) -> np.ndarray:
+    return np.cumsum(values, axis=1) / np.arange(1, values.shape[1] + 1)
+
+
+def _explored(mdps: Sequence[FiniteMDP], plans: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best values [MDPs], and the suboptimality of the collecting policies [MDPs, plans]."""
     keys = np.asarray(jax.random.split(jax.random.PRNGKey(0), len(mdps)))
-    gaps = _program(*mdps[0].reward.shape, plans, batch)(stack(mdps), keys)
-    return np.cumsum(gaps / value_range[:, None], axis=1) / np.arange(1, plans + 1)
+    return _program(*mdps[0].reward.shape, plans, batch)(stack(mdps), keys)
 
 
 @cache
-def _program(observations: int, actions: int, plans: int, batch: int) -> Callable[..., np.ndarray]:
-    """Compiled once for MDPs of one size: suboptimalities of the collecting policies."""
+def _program(observations: int, actions: int, plans: int, batch: int) -> Callable[..., Any]:
+    """Compiled once for MDPs of one size."""
     constants = Constants(log_tables(observations, actions), BONUS_FACTOR, RIDGE_FACTOR)
     learner = tables_by_ranking(NEGATIVES, plans * batch, batch)
     algorithm = Algorithm(learner, optimistic(constants))
 
-    def one(mdp: FiniteMDP, key: jax.Array) -> jax.Array:
+    def one(mdp: FiniteMDP, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         best = policy_iteration(mdp.transition, mdp.reward, mdp.discount).value @ mdp.start
-        return best - run(algorithm, mdp, key, plans, batch).collected
+        return best, best - run(algorithm, mdp, key, plans, batch).collected
 
     return exact(jax.vmap(one))

@@ -9,12 +9,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from phimu.reports.comparison import Table, order, tables
+from phimu.reports.comparison import order, tables
 from phimu.reports.numbers import hours
-from phimu.reports.page.compared import APART, apart_section, study_section
+from phimu.reports.page.compared import others, study_section
 from phimu.reports.page.markup import Html, join, tag
-from phimu.reports.page.maze import maze_section, pictured
-from phimu.reports.page.runs import run_section, title, what_was_run
+from phimu.reports.page.runs import each_run, machines, maze, title, what_was_run
 from phimu.reports.page.series import drawn
 from phimu.reports.rows import Result
 
@@ -23,7 +22,20 @@ def page(results: Sequence[Result], out: Path) -> str:
     """The report of these runs as HTML; `out` is where it will be."""
     results = sorted(results, key=order)
     found = tables(results)
-    anchors = {str(run.path): f"run-{index}" for index, run in enumerate(results, 1)}
+    anchors = {run: f"run-{index}" for index, run in enumerate(results, 1)}
+    studies = [study_section(each, anchors) for each in found]
+    parts: dict[str, Any] = {
+        "summary": _summary(results),
+        "filters": _filters(results),
+        "machines": machines(results),
+        "runs": what_was_run(results, anchors),
+        "tables": studies[:3],
+        "maze": maze(results, anchors),
+        "ablations": studies[3:],
+        "gymnasium": others("gymnasium", "return", results),
+        "d4rl_v2": others("d4rl-v2", "score", results),
+        "each_run": each_run(results, anchors, out),
+    }
     script = _template("report.js")
     return Template(_template("report.html")).substitute(
         # Nothing but this script runs, and nothing is fetched, whatever the runs' files hold.
@@ -31,10 +43,7 @@ def page(results: Sequence[Result], out: Path) -> str:
         style=_template("report.css"),
         script=script,
         data=_json(drawn(results, found, anchors)),
-        summary=_summary(results),
-        links=_links(found),
-        filters=_filters(results),
-        body=join(_sections(results, found, anchors, out)),
+        **{name: join(part) for name, part in parts.items()},
     )
 
 
@@ -47,39 +56,6 @@ def _json(content: Any) -> str:
     return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _sections(
-    results: Sequence[Result], found: Sequence[Table], anchors: dict[str, str], out: Path
-) -> list[Html]:
-    above = pictured(results)
-    studies = [study_section(table, anchors) for table in found]
-    curves = tag(
-        "section",
-        tag("h2", "Learning curves"),
-        tag(
-            "p",
-            "Means over seeds, and in bands their range. Dashed: the paper's final score.",
-            class_="lead",
-        ),
-        tag("div", id="charts"),
-        id="curves",
-    )
-    each = tag(
-        "section",
-        tag("h2", "Each run"),
-        [run_section(run, anchors[str(run.path)], out, run not in above) for run in results],
-        id="each-run",
-    )
-    return [
-        what_was_run(results, anchors),
-        *studies[:3],
-        curves,
-        maze_section(results, anchors),
-        *studies[3:],
-        *(apart_section(name, results) for name in APART),
-        each,
-    ]
-
-
 def _summary(results: Sequence[Result]) -> str:
     """`16 runs of 4 agents on 3 tasks; hours: 12.5.`"""
     agents, tasks = ({getattr(run, name) for run in results} for name in ("agent", "task"))
@@ -89,33 +65,16 @@ def _summary(results: Sequence[Result]) -> str:
     return "; ".join(parts + ([f"{unfinished} not finished"] if unfinished else [])) + "."
 
 
-def _links(found: Sequence[Table]) -> Html:
-    names = {"runs": "What was run"}
-    names |= {table.study.name: table.study.title.partition(":")[0] for table in found[:3]}
-    names |= {"curves": "Curves", "maze": "Maze", found[3].study.name: "Ablations"}
-    names |= {"gymnasium": "Others", "each-run": "Each run"}
-    return join([tag("a", text, href=f"#{name}") for name, text in names.items()])
-
-
-def _filters(results: Sequence[Result]) -> Html:
+def _filters(results: Sequence[Result]) -> list[Html]:
     kinds = {
         "task": {run.task: title(run.task) for run in results},
         "agent": {name: name for name in sorted({run.agent for run in results})},
     }
-    return join(
-        [
-            tag(
-                "fieldset",
-                tag("legend", kind),
-                [
-                    tag(
-                        "label",
-                        tag("input", type="checkbox", name=kind, value=value),
-                        tag("span", text),
-                    )
-                    for value, text in values.items()
-                ],
-            )
-            for kind, values in kinds.items()
+    fields = []
+    for kind, values in kinds.items():
+        boxes = [
+            tag("label", tag("input", type="checkbox", name=kind, value=value), tag("span", text))
+            for value, text in values.items()
         ]
-    )
+        fields.append(tag("fieldset", tag("legend", kind), boxes))
+    return fields

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from phimu.reports.numbers import Footnotes
+
 VOID = {"img", "input"}  # elements without content
 
 
@@ -25,20 +27,6 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Html:
     return Html(f"<{name}{written}>{join(content)}</{name}>")
 
 
-def scrolled(head: Html, *bodies: Any, class_: str | None = None) -> Html:
-    """A table that scrolls by itself where the page is too narrow for it."""
-    table = tag("table", tag("thead", head), bodies, class_=class_)
-    return tag("div", table, class_="scroll", tabindex=0)
-
-
-def heads(names: Iterable[str], numbers: Sequence[str] = ()) -> Html:
-    """The row of a table's head; `numbers` are set as such."""
-    return tag(
-        "tr",
-        [tag("th", n, scope="col", class_="number" if n in numbers else None) for n in names],
-    )
-
-
 def join(content: Any) -> Html:
     """The markup of several values."""
     if content is None:
@@ -48,3 +36,32 @@ def join(content: Any) -> Html:
     if isinstance(content, list | tuple):
         return Html("".join(join(each) for each in content))
     return Html(escape(str(content)))
+
+
+def table(head: Any, body: Any, class_: str | None = None) -> Html:
+    """Scrolls by itself where the page is too narrow for it; lists become a head, and a body."""
+    if not isinstance(head, Html):
+        head = tag("tr", [tag("th", name, scope="col") for name in head])
+    if not isinstance(body, Html):
+        body = tag("tbody", body)
+    made = tag("table", tag("thead", head), body, class_=class_)
+    return tag("div", made, class_="scroll", tabindex=0)
+
+
+def line(head: Any, cells: Iterable[Any], **attributes: Any) -> Html:
+    """A row of a table; what is not markup becomes the content of a cell."""
+    made = [each if isinstance(each, Html) else tag("td", each) for each in cells]
+    return tag("tr", tag("th", head, scope="row"), made, **attributes)
+
+
+def marks(found: Sequence[str], notes: Footnotes) -> Html | None:
+    """The numbers of these notes, which are noted if they were not."""
+    return tag("sup", ", ".join(map(str, notes.marks(found)))) if found else None
+
+
+def footnotes(notes: Footnotes) -> Html | None:
+    return (
+        tag("ol", [tag("li", note) for note in notes.notes], class_="notes")
+        if notes.notes
+        else None
+    )

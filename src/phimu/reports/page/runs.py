@@ -1,4 +1,4 @@
-"""What was run, and a section for each run."""
+"""What was run, the maze's figure, and a section for each run."""
 
 import base64
 import os
@@ -8,77 +8,77 @@ from typing import Any
 from urllib.parse import quote
 
 from phimu.reports.comparison import ours
-from phimu.reports.numbers import hours, maze_score, number, score, span, thousands
-from phimu.reports.page.markup import Html, heads, scrolled, tag
-from phimu.reports.rows import Result, configurations
+from phimu.reports.numbers import (
+    MAZE_SCORES,
+    NOT_RUN,
+    hours,
+    maze_score,
+    number,
+    score,
+    span,
+    thousands,
+)
+from phimu.reports.page.markup import Html, join, line, table, tag
+from phimu.reports.rows import Result, configurations, maze_groups
 from phimu.runs.directory import RunDirectory
 from phimu.studies.tables import TASK_TITLES
 
 INLINE = 2_000_000  # bytes; a larger film stays a file beside the page
+
+Anchors = dict[Result, str]  # where in the page each run has its section
 
 
 def title(task: str) -> str:
     return TASK_TITLES.get(task, task)
 
 
-def what_was_run(results: Sequence[Result], anchors: dict[str, str]) -> Html:
-    numbers = ("steps", "score", "hours")
-    names = ("task", "agent", "settings", "seeds", *numbers, "phimu")
-    return tag(
-        "section",
-        tag("h2", "What was run"),
-        tag("p", f"{_machines(results)} Commands are of the first seed.", class_="lead"),
-        scrolled(
-            heads(names, numbers),
-            [_configuration(group, anchors) for group in configurations(results)],
-            class_="ran",
-        ),
-        id="runs",
-    )
+def links(runs: Sequence[Result], anchors: Anchors) -> list[Html | str]:
+    """To the sections of these runs, by their seeds."""
+    found: list[Html | str] = []
+    for run in runs:
+        found += [tag("a", run.seed, href=f"#{anchors[run]}", title=f"seed {run.seed}"), " "]
+    return found[:-1]
 
 
-def _machines(results: Sequence[Result]) -> str:
+def what_was_run(results: Sequence[Result], anchors: Anchors) -> Html:
+    heads = [tag("th", name, scope="col") for name in ("task", "agent", "settings", "seeds")]
+    numbers = [tag("th", n, scope="col", class_="number") for n in ("steps", "score", "hours")]
+    head = tag("tr", heads, numbers, tag("th", "phimu", scope="col"))
+    groups = [_configuration(group, anchors) for group in configurations(results)]
+    return table(head, join(groups), class_="ran")
+
+
+def machines(results: Sequence[Result]) -> str:
     """Platforms and versions, each once."""
-    machines: dict[str, None] = {}
+    found: dict[str, None] = {}
     for result in results:
         first, last = result.sessions[0], result.sessions[-1]
         versions = last.get("versions") or {}
-        named = [
-            f"{name} {versions[name]}" for name in ("python", "jax", "mujoco") if versions.get(name)
-        ]
+        known = [name for name in ("python", "jax", "mujoco") if versions.get(name)]
         cores = f"{first['cpu_count']} cores" if "cpu_count" in first else "cores not recorded"
-        machines[
-            ", ".join([str(first.get("platform", "platform not recorded")), cores, *named])
-        ] = None
-    return "On " + "; on ".join(machines) + "."
+        where = str(first.get("platform", "platform not recorded"))
+        found[", ".join([where, cores, *(f"{name} {versions[name]}" for name in known)])] = None
+    return "On " + "; on ".join(found) + "."
 
 
-def _configuration(group: Sequence[Result], anchors: dict[str, str]) -> Html:
+def _configuration(group: Sequence[Result], anchors: Anchors) -> Html:
     first, done = group[0], [run.done for run in group]
     scored = [run for run in group if run.score is not None]
-    links = [
-        [" " if index else None, tag("a", f"{run.seed}", href=f"#{anchors[str(run.path)]}")]
-        for index, run in enumerate(group)
-    ]
+    unscored = "in the maze's table" if any(run.maze for run in group) else "no evaluation yet"
     unfinished = sum(not run.finished for run in group)
     late = tag("small", f"{unfinished} unfinished") if unfinished else None
-    facts = tag(
-        "tr",
-        tag("th", title(first.task), scope="row"),
-        tag("td", first.agent),
-        tag("td", first.label),
-        tag("td", links),
+    cells = [
+        first.agent,
+        first.label,
+        links(group, anchors),
         tag("td", span(min(done), max(done)), late, class_="number"),
-        tag("td", score(ours(scored)) if scored else _unscored(group), class_="number"),
+        tag("td", score(ours(scored)) if scored else unscored, class_="number"),
         tag("td", hours([run.hours for run in group]), class_="number"),
-        tag("td", ", ".join(sorted({_revision(run) for run in group}))),
-    )
+        ", ".join(sorted({_revision(run) for run in group})),
+    ]
     command = tag("tr", tag("td", tag("code", first.command), colspan=8), class_="command")
+    facts = line(title(first.task), cells)
     return tag("tbody", facts, command, data_task=first.task, data_agent=first.agent)
-
-
-def _unscored(group: Sequence[Result]) -> str:
-    return "in the maze's table" if any(run.maze for run in group) else "no evaluation yet"
 
 
 def _revision(run: Result) -> str:
@@ -90,9 +90,29 @@ def _revision(run: Result) -> str:
     return f"{version} ({commit}{'+' if revision.get('dirty') else ''})" if commit else str(version)
 
 
-def run_section(run: Result, anchor: str, page: Path, with_pictures: bool) -> Html:
+def maze(results: Sequence[Result], anchors: Anchors) -> list[Html]:
+    """Scores of each configuration, and the heat maps of its first seed."""
+    rows, figures = [], []
+    for group in maze_groups(results):
+        first = group[0]
+        cells = [*(maze_score(group, name) for name in MAZE_SCORES), len(group)]
+        head = [first.agent, tag("small", first.label)]
+        rows.append(line(head, cells, data_agent=first.agent, data_task=first.task))
+        caption = tag("figcaption", tag("a", _name(first), href=f"#{anchors[first]}"))
+        figures += [tag("figure", image, caption) for image in _pictures(first)]
+    heads = ["configuration", *MAZE_SCORES.values(), "seeds"]
+    return [table(heads, rows) if rows else tag("p", NOT_RUN, class_="none"), *figures]
+
+
+def each_run(results: Sequence[Result], anchors: Anchors, page: Path) -> list[Html]:
     """`page` is where the report will be, from which large films are linked."""
+    above = [group[0] for group in maze_groups(results)]  # their pictures are in the maze's section
+    return [_run(run, anchors[run], page, run not in above) for run in results]
+
+
+def _run(run: Result, anchor: str, page: Path, with_pictures: bool) -> Html:
     facts: dict[str, Any] = {
+        "note": run.note or None,
         "command": tag("code", run.command),
         "settings": run.label,
         "steps": thousands(run.done) + ("" if run.finished else ", unfinished"),
@@ -103,14 +123,13 @@ def run_section(run: Result, anchor: str, page: Path, with_pictures: bool) -> Ht
         "phimu": _revision(run),
         "directory": tag("code", run.path),
     }
-    if run.note:
-        facts = {"note": run.note, **facts}
+    known = [(name, fact) for name, fact in facts.items() if fact is not None]
     return tag(
         "details",
-        tag("summary", tag("b", run_name(run)), tag("span", _value(run), class_="score")),
-        tag("dl", [[tag("dt", name), tag("dd", fact)] for name, fact in facts.items()]),
+        tag("summary", tag("b", _name(run)), tag("span", _value(run), class_="score")),
+        tag("dl", [[tag("dt", name), tag("dd", fact)] for name, fact in known]),
         tag("div", class_="metrics", data_run=anchor),
-        [tag("figure", picture) for picture in (pictures(run) if with_pictures else [])],
+        [tag("figure", picture) for picture in (_pictures(run) if with_pictures else [])],
         _films(run, page),
         id=anchor,
         class_="run",
@@ -125,21 +144,17 @@ def _value(run: Result) -> str:
     return "no evaluation yet" if run.score is None else number(run.score)
 
 
-def run_name(run: Result) -> str:
+def _name(run: Result) -> str:
     return f"{title(run.task)}, {run.agent} ({run.label}), seed {run.seed}"
 
 
-def pictures(run: Result) -> list[Html]:
-    return [
-        tag(
-            "img",
-            src=_inline(file, "image/png"),
-            alt=f"{file.stem} of {run_name(run)}",
-            loading="lazy",
-        )
-        for file in _own_files(RunDirectory(run.path).figures, "*.png")
-        if file.stat().st_size <= INLINE
-    ]
+def _pictures(run: Result) -> list[Html]:
+    found = []
+    for file in _own_files(RunDirectory(run.path).figures, "*.png"):
+        if file.stat().st_size <= INLINE:
+            about = f"{file.stem} of {_name(run)}"
+            found.append(tag("img", src=_inline(file, "image/png"), alt=about, loading="lazy"))
+    return found
 
 
 def _films(run: Result, page: Path) -> list[Html]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from phimu.reports.aggregates import aggregates
-from phimu.reports.comparison import Table
-from phimu.reports.page.runs import title
+from phimu.reports.comparison import Table, aggregates
+from phimu.reports.curves import aligned
+from phimu.reports.page.runs import Anchors, title
 from phimu.reports.published import published
 from phimu.reports.rows import Result, configurations
 from phimu.studies.tables import STUDIES
@@ -16,13 +16,11 @@ from phimu.studies.tables import STUDIES
 POINTS = 120  # of a metric; more cannot be told apart in a small chart
 
 
-def drawn(
-    results: Sequence[Result], tables: Sequence[Table], anchors: dict[str, str]
-) -> dict[str, Any]:
+def drawn(results: Sequence[Result], tables: Sequence[Table], anchors: Anchors) -> dict[str, Any]:
     return {
         "curves": _curves(results),
         "profiles": _profiles(tables),
-        "runs": {anchors[str(run.path)]: _metrics(run) for run in results},
+        "runs": {anchors[run]: _metrics(run) for run in results},
     }
 
 
@@ -31,48 +29,40 @@ def _curves(results: Sequence[Result]) -> list[dict[str, Any]]:
     panels: dict[str, dict[str, Any]] = {}
     for group in configurations([run for run in results if len(run.steps)]):
         first = group[0]
-        panel = panels.setdefault(
-            first.task,
-            {
-                "task": first.task,
-                "title": title(first.task),
-                "clock": "updates" if first.offline else "steps",
-                "series": [],
-                "published": _final_scores(first.task),
-            },
-        )
-        steps = np.unique(np.concatenate([run.steps for run in group]))
-        columns = [
-            np.concatenate([run.values[run.steps == step] for run in group]) for step in steps
-        ]
-        panel["series"].append(
-            {
-                "agent": first.agent,
-                "label": f"{first.agent} ({first.label})",
-                "x": steps.tolist(),
-                "mean": _short([column.mean() for column in columns]),
-                "low": _short([column.min() for column in columns]),
-                "high": _short([column.max() for column in columns]),
-                "count": [len(column) for column in columns],
-            }
-        )
+        panel = {
+            "task": first.task,
+            "title": title(first.task),
+            "clock": "updates" if first.offline else "steps",
+            "series": [],
+            "published": _final_scores(first.task),
+        }
+        steps, values = aligned(group)
+        series = {
+            "agent": first.agent,
+            "label": f"{first.agent} ({first.label})",
+            "x": steps.tolist(),
+            "mean": _short(np.nanmean(values, axis=0)),
+            "low": _short(np.nanmin(values, axis=0)),
+            "high": _short(np.nanmax(values, axis=0)),
+            "count": np.isfinite(values).sum(axis=0).tolist(),
+        }
+        panels.setdefault(first.task, panel)["series"].append(series)
     return list(panels.values())
 
 
 def _final_scores(task: str) -> list[dict[str, Any]]:
     """The paper's score of each agent of ours on this task."""
-    found = []
-    for study in STUDIES.values():
-        if study.name.startswith("table") and task in study.tasks:
-            for variant in (each for each in study.variants if not each.settings):
-                found += [
-                    {"agent": variant.agent, "label": f"paper: {row.method}", "value": row.mean}
-                    for row in published()
-                    if (row.table, row.task, row.method)
-                    == (study.name, task, variant.published_method)
-                    and row.of_paper
-                ]
-    return found
+    agents = {
+        (study.name, variant.published_method): variant.agent
+        for study in STUDIES.values()
+        for variant in study.variants
+        if study.name.startswith("table") and not variant.settings
+    }
+    return [
+        {"agent": agents[row.table, row.method], "label": f"paper: {row.method}", "value": row.mean}
+        for row in published()
+        if row.of_paper and row.task == task and (row.table, row.method) in agents
+    ]
 
 
 def _profiles(tables: Sequence[Table]) -> dict[str, Any]:
@@ -80,13 +70,8 @@ def _profiles(tables: Sequence[Table]) -> dict[str, Any]:
         f"{table.study.name}-{index}": {
             "x": _short(each.thresholds),
             "series": [
-                {
-                    "label": label,
-                    "mean": _short(profile.value),
-                    "low": _short(profile.low),
-                    "high": _short(profile.high),
-                }
-                for label, profile in zip(each.labels, each.profiles, strict=True)
+                {"label": label, "mean": _short(mean), "low": _short(low), "high": _short(high)}
+                for label, (mean, low, high) in zip(each.labels, each.profiles, strict=True)
             ],
         }
         for table in tables

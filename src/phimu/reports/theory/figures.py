@@ -57,14 +57,10 @@ def online(rows: Sequence[OnlineRow]) -> Figure:
     for place, name in enumerate(names):
         # A colour for an algorithm, whatever its class; a dash for a class.
         colour = LINE_COLOURS[families.index(name.partition(", finite")[0]) % len(LINE_COLOURS)]
-        line: dict[str, Any] = {
-            "color": colour,
-            "ls": STYLES[classes[name]],
-            "lw": 1.8,
-            "label": name,
-        }
+        line: dict[str, Any] = {"color": colour, "lw": 1.8, "label": name}
         for axes, field in ((left, "suboptimality"), (middle, "regret")):
-            _band(axes, *cube(rows, field, "seed", "samples", algorithm=name), mean, **line)
+            at, values = cube(rows, field, "seed", "samples", algorithm=name)
+            _band(axes, at, values, mean, ls=STYLES[classes[name]], **line)
         found, height = cube(rows, "found", "seed", algorithm=name)[1], len(names) - 1 - place
         taken = found[found > 0]
         right.plot(taken, np.full(len(taken), height), "o", c=colour, ms=5.5, alpha=0.6, mew=0)

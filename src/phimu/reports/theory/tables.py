@@ -10,15 +10,8 @@ from phimu.finite.experiments.consistency import CLASSES, CONTRASTS, Consistency
 from phimu.finite.experiments.offline import BOUND, PLANS, OfflineRow
 from phimu.finite.experiments.online import EPSILON, OnlineRow
 from phimu.finite.experiments.scaling import EXPONENTS, ScalingRow
-from phimu.reports.theory.arrays import (
-    Power,
-    cube,
-    power,
-    reached,
-    regret_power,
-    suboptimalities,
-    worst,
-)
+from phimu.reports.markdown import grid
+from phimu.reports.theory.arrays import cube, power, reached, regret_power, suboptimalities, worst
 
 
 def consistency(rows: Sequence[ConsistencyRow]) -> str:
@@ -97,14 +90,13 @@ def scaling(rows: Sequence[ScalingRow]) -> str:
 
 
 def _table(caption: str, lines: Sequence[dict[str, Any]]) -> str:
-    body = [list(lines[0]), ["---"] * len(lines[0])]
-    body += [[_cell(value) for value in line.values()] for line in lines]
-    return "\n".join([caption, "", *(f"| {' | '.join(line)} |" for line in body)]) + "\n"
+    cells = ([_cell(value) for value in line.values()] for line in lines)
+    return f"{caption}\n\n{grid(list(lines[0]), cells, '---')}"
 
 
 def _cell(value: Any) -> str:
     """Three digits of a number, or all in front of the point; else its text."""
-    if isinstance(value, str | Power):
+    if isinstance(value, str | tuple):  # a Power
         return str(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 

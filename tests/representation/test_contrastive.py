@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import get_args, get_type_hints
 
 import equinox as eqx
 import jax
@@ -10,37 +11,29 @@ import numpy as np
 import pytest
 
 from phimu.errors import InputError
+from phimu.representation.contrastive import ACCURACY_ROWS, MEAN_RATE, MEAN_STRIDE, Contrastive
 from phimu.representation.features import OUTPUTS
-from phimu.representation.learner import (
-    ACCURACY_ROWS,
-    MEAN_RATE,
-    MEAN_STRIDE,
-    NON_NEGATIVE,
-    Contrastive,
-)
-from phimu.representation.losses import ranking
+from phimu.representation.losses import LOSSES, ranking_of_normalised
 from phimu.representation.negatives import Negatives
+from phimu.representation.ratio import Exponential, Linear, log_ratio, own_log_ratio
+from phimu.settings import override
 from phimu.types import Batch, Spec
 
 SPEC = Spec(3, 2)
-TINY = Contrastive(feature_dim=8, feature_sizes=(8,), feature_learning_rate=1e-2)
+TINY = Contrastive(
+    noise=Negatives(6), feature_dim=8, feature_sizes=(8,), feature_learning_rate=1e-2
+)
 LINEAR = replace(
-    TINY,
-    ratio="linear",
-    phi_output="softmax",
-    mu_output="softplus",
-    feature_rate=0.3,
-    phi_gain=2.0,
-    mu_gain=1.5,
+    TINY, ratio=Linear(mu_output="softplus"), feature_rate=0.3, phi_gain=2.0, mu_gain=1.5
 )
 EVERYTHING = replace(
     TINY,
-    fourier_features=4,
-    learn_temperature=True,
+    ratio=Exponential(learn_temperature=True),
+    fourier=(4, 1.0),
     reward_weight=1.0,
     bonus_prediction_weight=1.0,
 )
-NEGATIVES = Negatives(6)
+KEY = jax.random.PRNGKey(7)  # of the noise on s', of which only `next_noise` draws
 
 
 def transitions(seed, size=32):
@@ -54,17 +47,31 @@ def transitions(seed, size=32):
         reward=observation[:, 0] - 2 * action[:, 1] + 0.5,
         next_observation=np.tanh(observation + action[:, :1]),
         terminated=np.zeros(size, np.float32),
+        truncated=np.zeros(size, np.float32),
     )
     return batch, rng.normal(size=(6, 3)).astype(np.float32)
 
 
 @cache  # one compilation per learner
 def step_of(learner):
-    def step(state, batch, noise):
+    def step(state, batch, noise, key=KEY):
         bonus = jnp.clip(1 + batch.observation[:, 1], 0, 2)
-        return learner.update(state, batch, noise, NEGATIVES, bonus)
+        return learner.update(state, batch, noise, key, bonus)
 
     return jax.jit(step)
+
+
+def objective(learner, features, batch, noise):
+    """The loss and its metrics, with the negatives after the batch's own s'."""
+    following = jnp.concatenate([batch.next_observation, noise])
+    return learner.objective(features, batch, following, None)
+
+
+def ratios_of(learner, features, batch, noise):
+    """Log ratios of every row with every candidate, by the batch's own mean of mu: [B, B + K]."""
+    phi = features.phi(batch.observation, batch.action)
+    mu = features.mu(jnp.concatenate([batch.next_observation, noise]))
+    return log_ratio(learner.ratio, phi, mu, jnp.mean(mu, axis=0), features.log_temperature)
 
 
 def leaves(tree):
@@ -87,7 +94,7 @@ def softplus(x):
 # Shapes and bounds
 
 
-@pytest.mark.parametrize("learner", [TINY, EVERYTHING])
+@pytest.mark.parametrize("learner", [TINY, EVERYTHING, LINEAR])
 def test_shapes(learner):
     state = learner.init(SPEC, jax.random.PRNGKey(0))
     batch, noise = transitions(0)
@@ -96,9 +103,15 @@ def test_shapes(learner):
     assert phi.shape == (32, d)
     assert state.slow.phi(batch.observation[0], batch.action[0]).shape == (d,)
     assert state.slow.mu(noise).shape == (6, d)
-    assert state.slow.mu_mean.shape == (d,)
-    assert learner.slow_log_ratio(state, phi, noise).shape == (32, 6)
+    if learner is LINEAR:  # the only ratio that needs the mean of mu
+        assert state.slow.mu_mean.shape == (d,)
+        assert state.features.log_temperature is None
+    else:
+        assert state.slow.mu_mean is None
+        assert state.features.log_temperature.shape == ()
+    assert learner.log_ratio(state, phi, noise).shape == (32, 6)
     np.testing.assert_array_equal(phi, state.features.phi(batch.observation, batch.action))
+    np.testing.assert_array_equal(phi, learner.phi(state)(batch.observation, batch.action))
 
 
 def test_phi_and_mu_are_their_weights():
@@ -110,7 +123,7 @@ def test_phi_and_mu_are_their_weights():
     np.testing.assert_allclose(
         state.slow.phi(batch.observation, batch.action), phi, rtol=1e-4, atol=1e-5
     )
-    ratio = TINY.slow_log_ratio(state, jnp.asarray(phi, jnp.float32), noise)
+    ratio = TINY.log_ratio(state, jnp.asarray(phi, jnp.float32), noise)
     np.testing.assert_allclose(ratio, phi @ mu.T / 0.2, rtol=1e-4, atol=1e-4)
 
 
@@ -144,22 +157,42 @@ def test_normalised_outputs():
     np.testing.assert_allclose(np.mean(OUTPUTS["unit_variance"](x), axis=1), 0, atol=1e-6)
 
 
-def test_outputs_called_non_negative_are():
+def test_a_linear_ratio_offers_mu_the_non_negative_outputs_and_all_of_them():
     x = jnp.asarray(np.random.default_rng(0).normal(size=(50, 5)) * 3, jnp.float32)
-    assert {name for name, output in OUTPUTS.items() if (output(x) >= 0).all()} == NON_NEGATIVE
+    non_negative = {name for name, output in OUTPUTS.items() if (output(x) >= 0).all()}
+    assert set(get_args(get_type_hints(Linear)["mu_output"])) == non_negative
+    assert Linear().phi_output == "softmax"
 
 
 @pytest.mark.parametrize(
-    ("settings", "field"),
+    ("made", "settings", "field"),
     [
-        ({"ratio": "linear", "mu_output": "softplus"}, "phi_output is 'identity'"),
-        ({"ratio": "linear", "phi_output": "softmax"}, "mu_output is 'tanh'"),
-        ({"feature_dim": 0}, "feature_dim is 0"),
+        (Linear, {"mu_output": "tanh"}, "mu_output is 'tanh'"),
+        (Exponential, {"temperature": 0.0}, r"temperature is 0\.0"),
+        (Contrastive, {"feature_dim": 0}, "feature_dim is 0"),
+        (Contrastive, {"feature_decay": 0}, "feature_decay is 0"),
+        (Contrastive, {"fourier": (0, 1.0)}, r"fourier is \(0, 1\.0\)"),
     ],
 )
-def test_bad_settings_are_refused_by_name(settings, field):
+def test_bad_settings_are_refused_by_name(made, settings, field):
     with pytest.raises(InputError, match=field):
-        Contrastive(**settings)
+        made(**settings)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "alien"),
+    [
+        ("linear", {"temperature": 0.2}),
+        ("linear", {"learn_temperature": True}),
+        ("linear", {"marginal_weight": 1.0}),
+        ("linear", {"phi_output": "softplus"}),
+        ("exponential", {"balance_weight": 1.0}),
+    ],
+)
+def test_what_a_ratio_has_no_use_for_cannot_be_set_beside_it(ratio, alien):
+    """A temperature of the linear ratio would change nothing, and a free phi has no integral."""
+    with pytest.raises(InputError, match=f"no setting '{next(iter(alien))}'"):
+        override((TINY,), {"ratio": ratio} | alien)
 
 
 # The linear ratio
@@ -170,12 +203,8 @@ def test_linear_ratio_with_phi_on_the_simplex_integrates_to_one():
     state = LINEAR.init(SPEC, jax.random.PRNGKey(1))
     assert (state.slow.phi.gain, state.slow.mu.gain) == (2.0, 1.5)
     batch, noise = transitions(1)
-    features = state.features
-    phi = features.phi(batch.observation, batch.action)
-    mu = features.mu(jnp.concatenate([batch.next_observation, noise]))
-    _, metrics = LINEAR.objective(features, batch, noise, NEGATIVES, None)
-    mu_mean = jnp.mean(mu, axis=0)
-    ratio = np.exp(LINEAR.log_ratio(phi, mu, mu_mean, features.log_temperature))
+    _, metrics = objective(LINEAR, state.features, batch, noise)
+    ratio = np.exp(ratios_of(LINEAR, state.features, batch, noise))
     np.testing.assert_allclose(ratio.mean(axis=1), 1.0, rtol=1e-5)
     assert ratio.std() > 0.01  # not merely the constant
     # The metric leaves out each row's own s', so it is near zero but not at it.
@@ -188,16 +217,13 @@ def test_the_shortcut_for_normalised_ratios_is_the_ranking_loss():
     """Value and gradient, with more rows than the metrics look at."""
     batch, noise = transitions(2, size=ACCURACY_ROWS + 6)
     features = LINEAR.init(SPEC, jax.random.PRNGKey(2)).features
-    assert LINEAR.normalised_by(NEGATIVES)
 
     def directly(features):
-        phi = features.phi(batch.observation, batch.action)
-        mu = features.mu(jnp.concatenate([batch.next_observation, noise]))
-        ratios = LINEAR.log_ratio(phi, mu, jnp.mean(mu, axis=0), features.log_temperature)
-        return ranking(*NEGATIVES.split(ratios), 0, jnp.zeros(()))
+        positive, negative = LINEAR.noise.split(ratios_of(LINEAR, features, batch, noise))
+        return LOSSES["ranking"](positive, negative, 0, None)
 
     def shortcut(features):
-        return LINEAR.objective(features, batch, noise, NEGATIVES, None)[0]
+        return objective(LINEAR, features, batch, noise)[0]
 
     (value, slope), (expected, expected_slope) = (
         jax.jit(jax.value_and_grad(loss))(features) for loss in (shortcut, directly)
@@ -208,12 +234,27 @@ def test_the_shortcut_for_normalised_ratios_is_the_ranking_loss():
 
 
 @pytest.mark.parametrize(
-    ("changes", "in_batch"),
-    [({"phi_output": "softplus"}, True), ({"loss": "binary"}, True), ({}, False)],
+    "changes", [{"loss": "binary"}, {"noise": Negatives(6, in_batch=False)}, {"ratio": TINY.ratio}]
 )
-def test_the_shortcut_is_not_taken_where_integrals_are_free(changes, in_batch):
-    assert not replace(LINEAR, **changes).normalised_by(Negatives(6, in_batch=in_batch))
-    assert not TINY.normalised_by(NEGATIVES)
+def test_the_shortcut_is_not_taken_where_integrals_are_free(changes):
+    """Then the loss is that of the whole matrix, and the shortcut would be another number."""
+    learner, (batch, noise) = replace(LINEAR, **changes), transitions(2)
+    features = learner.init(SPEC, jax.random.PRNGKey(2)).features
+    ratios, count = ratios_of(learner, features, batch, noise), learner.noise.count(32)
+    directly = LOSSES[learner.loss](*learner.noise.split(ratios), count, features.log_normaliser)
+    total, _ = objective(learner, features, batch, noise)
+    np.testing.assert_allclose(total, directly, rtol=1e-5)
+    assert abs(float(total - ranking_of_normalised(jnp.diagonal(ratios), count))) > 1e-3
+
+
+def test_a_row_has_the_same_ratio_alone_as_among_all():
+    batch, noise = transitions(2)
+    features = LINEAR.init(SPEC, jax.random.PRNGKey(2)).features
+    phi = features.phi(batch.observation, batch.action)
+    mu = features.mu(jnp.concatenate([batch.next_observation, noise]))
+    own = own_log_ratio(phi, mu[:32], jnp.mean(mu, axis=0))
+    ratios = ratios_of(LINEAR, features, batch, noise)
+    np.testing.assert_allclose(own, jnp.diagonal(ratios), rtol=1e-4, atol=1e-6)
 
 
 # Slow copies
@@ -232,15 +273,18 @@ def test_slow_copies_follow_their_recursion(learner, rate):
         fast = leaves((state.features.phi, state.features.mu))
         slow = [s + rate * (f - s) for s, f in zip(slow, fast, strict=True)]
         distance += sum(np.abs(s - f).sum() for s, f in zip(slow, fast, strict=True))
-        if learner.ratio == "linear":  # the exponential ratio needs no mean
+        if learner is LINEAR:  # the exponential ratio needs no mean
             places = np.concatenate([batch.next_observation, noise]).astype(np.float64)
             mu = numpy_map(state.slow.mu, places[::MEAN_STRIDE], softplus)
             mean = mean + MEAN_RATE * (mu.mean(axis=0) - mean)
     for computed, expected in zip(leaves((state.slow.phi, state.slow.mu)), slow, strict=True):
         np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(state.slow.mu_mean, mean, rtol=1e-5)
     assert distance > 0.1  # the copies lag behind
-    assert (np.abs(mean - 1) > 1e-3).all() == (learner.ratio == "linear")
+    if learner is LINEAR:
+        np.testing.assert_allclose(state.slow.mu_mean, mean, rtol=1e-5)
+        assert (np.abs(mean - 1) > 1e-3).all()
+    else:
+        assert state.slow.mu_mean is None
 
 
 # What is learned and what is not
@@ -254,7 +298,7 @@ def test_temperature_moves_only_if_asked(learner):
     for t in range(3):
         state, _ = step_of(learner)(state, *transitions(t))
     unchanged = np.asarray(state.features.log_temperature) == start
-    assert unchanged != learner.learn_temperature
+    assert unchanged != learner.ratio.learn_temperature
 
 
 def test_fourier_frequencies_never_change():
@@ -297,45 +341,94 @@ def test_weights_of_zero_leave_the_heads_alone():
             np.testing.assert_array_equal(old, new)
 
 
-def test_regularisers_are_added_with_their_weights():
+def test_mu_norm_is_added_with_its_weight():
     batch, noise = transitions(0)
-    free = replace(LINEAR, phi_output="softplus")  # phi off the simplex: integrals are not one
-    state = free.init(SPEC, jax.random.PRNGKey(0))
-
-    def total(**weights):
-        learner = replace(free, **weights)
-        value, metrics = learner.objective(state.features, batch, noise, NEGATIVES, None)
-        return float(value), metrics
-
-    plain, metrics = total()
-    assert plain == float(metrics["nce_loss"])
+    state = LINEAR.init(SPEC, jax.random.PRNGKey(0))
+    plain, metrics = objective(LINEAR, state.features, batch, noise)
+    assert float(plain) == float(metrics["nce_loss"])
+    weighted, _ = objective(replace(LINEAR, mu_norm_weight=0.7), state.features, batch, noise)
     places = np.concatenate([batch.next_observation, noise])
     mu = numpy_map(state.features.mu, places.astype(np.float64), softplus)
+    np.testing.assert_allclose(weighted - plain, 0.7 * np.mean(np.sum(mu**2, axis=1)), rtol=1e-4)
+
+
+def test_the_marginal_is_added_with_its_weight():
+    """Of the exponential ratio, whose integrals are not one."""
+    batch, noise = transitions(0)
+    state = TINY.init(SPEC, jax.random.PRNGKey(0))
+    plain, metrics = objective(TINY, state.features, batch, noise)
+    assert float(plain) == float(metrics["nce_loss"])
+    learner = replace(TINY, ratio=Exponential(marginal_weight=3.0))
+    weighted, _ = objective(learner, state.features, batch, noise)
+    places = np.concatenate([batch.next_observation, noise])
+    mu = numpy_map(state.features.mu, places.astype(np.float64), np.tanh)
     pair = np.concatenate([batch.observation, batch.action], axis=1).astype(np.float64)
-    phi = numpy_map(state.features.phi, pair, softplus)
-    np.testing.assert_allclose(
-        total(mu_norm_weight=0.7)[0] - plain, 0.7 * np.mean(np.sum(mu**2, axis=1)), rtol=1e-4
-    )
-    ratio = phi @ (mu / mu.mean(axis=0)).T
+    ratio = np.exp(numpy_map(state.features.phi, pair, lambda x: x) @ mu.T / 0.2)
     marginal = (ratio.sum(axis=1) - np.diagonal(ratio)) / 37
-    np.testing.assert_allclose(
-        total(marginal_weight=3.0)[0] - plain, 3 * np.mean(np.log(marginal) ** 2), rtol=1e-4
-    )
+    np.testing.assert_allclose(weighted - plain, 3 * np.mean(np.log(marginal) ** 2), rtol=1e-4)
 
 
 def test_balance_is_added_with_its_weight():
     batch, noise = transitions(0)
     state = LINEAR.init(SPEC, jax.random.PRNGKey(0))
     plain, weighted = (
-        replace(LINEAR, balance_weight=w).objective(state.features, batch, noise, NEGATIVES, None)
-        for w in (0.0, 5.0)
+        objective(
+            replace(LINEAR, ratio=Linear(balance_weight=weight)), state.features, batch, noise
+        )[0]
+        for weight in (0.0, 5.0)
     )
     phi = np.asarray(state.features.phi(batch.observation, batch.action), np.float64)
     usage = phi.mean(axis=0)
     expected = 5 * np.sum(usage * np.log(usage * len(usage)))
-    np.testing.assert_allclose(weighted[0] - plain[0], expected, rtol=1e-3)
-    with pytest.raises(InputError, match="only a softmax phi can be balanced"):
-        replace(LINEAR, balance_weight=1.0, phi_output="softplus")
+    np.testing.assert_allclose(weighted - plain, expected, rtol=1e-3)
+
+
+# Noise on s'
+
+
+@pytest.mark.parametrize("learner", [TINY, LINEAR])
+def test_noise_on_next_observations_is_that_of_the_key(learner):
+    """The same key gives the same update bit for bit; another key another one."""
+    blurred = step_of(replace(learner, next_noise=0.3))
+    state, data = learner.init(SPEC, jax.random.PRNGKey(0)), transitions(0)
+    first, again, other = (
+        leaves(blurred(state, *data, jax.random.PRNGKey(key))[0]) for key in (1, 1, 2)
+    )
+    for one, two in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert any((one != two).any() for one, two in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize("learner", [TINY, LINEAR])
+def test_noise_is_added_to_s_prime_and_to_the_negatives_alike(learner):
+    """An update without noise on observations that were blurred beforehand is the same."""
+    batch, noise = transitions(0)
+    state = learner.init(SPEC, jax.random.PRNGKey(0))
+    following = np.concatenate([batch.next_observation, noise])
+    blurred = following + 0.3 * np.asarray(jax.random.normal(KEY, following.shape))
+    beforehand = batch._replace(next_observation=blurred[:32]), blurred[32:]
+    inside, metrics = step_of(replace(learner, next_noise=0.3))(state, batch, noise)
+    outside, expected = step_of(learner)(state, *beforehand)
+    for name, value in metrics.items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-6)
+    for one, two in zip(leaves(inside.slow), leaves(outside.slow), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_no_noise_draws_nothing():
+    """The key then matters to nothing, not even as an operation of the compiled update."""
+    state, (batch, noise) = TINY.init(SPEC, jax.random.PRNGKey(0)), transitions(0)
+
+    def operations(learner):
+        return str(jax.make_jaxpr(learner.update)(state, batch, noise, KEY))
+
+    assert "random_bits" not in operations(TINY)
+    assert "random_bits" in operations(replace(TINY, next_noise=0.1))
+    one, other = (
+        leaves(step_of(TINY)(state, batch, noise, jax.random.PRNGKey(key))[0]) for key in (1, 2)
+    )
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 # NCE recovers P
@@ -358,20 +451,20 @@ def sample_rows(transition, shape, rng):
     return s, a, following
 
 
+RATIOS = {"exponential": Exponential(temperature=1.0), "linear": Linear("exponential")}
+
+
 @pytest.mark.parametrize("loss", ["ranking", "binary"])
-@pytest.mark.parametrize("ratio", ["exponential", "linear"])
+@pytest.mark.parametrize("ratio", RATIOS)
 def test_nce_recovers_a_tabular_transition_law(loss, ratio):
     transition = random_mdp(0)
     marginal = transition.mean(axis=(0, 1))  # the base measure: the law of s' in the data
-    negatives = Negatives(DRAWN)
     learner = Contrastive(
         loss=loss,
-        ratio=ratio,
+        ratio=RATIOS[ratio],
+        noise=Negatives(DRAWN),
         feature_dim=32,
         feature_sizes=(32,),
-        phi_output="softmax" if ratio == "linear" else "identity",
-        mu_output="exponential" if ratio == "linear" else "tanh",
-        temperature=1.0,
         feature_learning_rate=1e-2,
         feature_rate=0.05,
     )
@@ -383,15 +476,15 @@ def test_nce_recovers_a_tabular_transition_law(loss, ratio):
     def step(state, row):
         s, a, following, noise = row
         zero = jnp.zeros(ROWS)
-        batch = Batch(one_hot[s], jnp.eye(ACTIONS)[a], zero, one_hot[following], zero)
-        return learner.update(state, batch, one_hot[noise], negatives)
+        batch = Batch(one_hot[s], jnp.eye(ACTIONS)[a], zero, one_hot[following], zero, zero)
+        return learner.update(state, batch, one_hot[noise], KEY)
 
     state = learner.init(Spec(STATES, ACTIONS), jax.random.PRNGKey(0))
     state, _ = jax.jit(lambda *start: jax.lax.scan(step, *start))(state, (s, a, following, noise))
 
     every_s, every_a = (x.ravel() for x in np.indices((STATES, ACTIONS)))
     phi = state.slow.phi(one_hot[every_s], jnp.eye(ACTIONS)[every_a])
-    learned = marginal * np.exp(learner.slow_log_ratio(state, phi, one_hot))  # [S A, S']
+    learned = marginal * np.exp(learner.log_ratio(state, phi, one_hot))  # [S A, S']
     integral = learned.sum(axis=1)
     learned = learned / integral[:, None]
     true = transition.reshape(-1, STATES)

@@ -1,6 +1,6 @@
 """An update with its batch divided among devices, timed in a process that has so many.
 
-`python -m phimu.speed.devices JOB.json` prints the seconds of an update as JSON.
+`python benchmarks/devices.py JOB.json` prints the seconds of an update as JSON.
 """
 
 import json
@@ -28,7 +28,7 @@ def update_seconds(name: str, devices: int, rounds: int, work: float) -> float:
         "rounds": rounds,
         "updates": max(1, round(UPDATES * work / updates.WORK)),
     }
-    return run_child([sys.executable, "-m", "phimu.speed.devices"], job)["seconds"]
+    return run_child([sys.executable, __file__], job)["seconds"]
 
 
 def measure(job: dict[str, Any]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 import pytest
 
+import side_by_side
 from phimu.errors import InputError
-from phimu.speed import side_by_side
 from phimu.speed.loop import Job
 
 TINY = Job(("sac", 16, 16, 0.0), learning_starts=10, batch_size=8, buffer_size=100, warm=2, steps=5)

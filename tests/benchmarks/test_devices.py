@@ -1,7 +1,8 @@
 import pytest
 
+import devices
+import scaling
 from phimu.errors import InputError
-from phimu.speed import devices, scaling
 
 
 def test_updates_are_timed_on_several_devices(monkeypatch):

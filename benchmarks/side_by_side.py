@@ -1,7 +1,7 @@
 """Two training runs at once, a thread each: what is left of the speed that each has alone.
 
-`python -m phimu.speed.side_by_side JOB.json` is one of them: it trains for as many seconds
-as each line of its standard input says, and answers with the steps it made in a second.
+`python benchmarks/side_by_side.py JOB.json` is one of them: it trains for as many seconds as each
+line of its standard input says, and answers with the steps it made in a second.
 """
 
 import json
@@ -17,10 +17,11 @@ from typing import NamedTuple
 
 import jax
 
+import command
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.speed import updates
-from phimu.speed.loop import Job, preset_of
+from phimu.speed.loop import CASES, Job, preset_of
 from phimu.training.online import OnlineRun
 from phimu.training.threads import cores, environment
 
@@ -65,7 +66,7 @@ def compare(name: str, job: Job) -> SideBySide:
 
 def _start(file: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "phimu.speed.side_by_side", str(file)],
+        [sys.executable, __file__, str(file)],
         env=os.environ | environment(1),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -109,7 +110,13 @@ def _train(run: OnlineRun, seconds: float) -> float:
     return (run.step - before) / (time.perf_counter() - begin)
 
 
+def every(rounds: int, steps: int) -> list[SideBySide]:
+    return [side_by_side(name, rounds, steps) for name in CASES]
+
+
 if __name__ == "__main__":
+    if not (len(sys.argv) == 2 and sys.argv[1].endswith(".json")):
+        sys.exit(command.run(__doc__, "side_by_side", every))
     try:
         serve(Job(**json.loads(Path(sys.argv[1]).read_text())))
     except InputError as error:

@@ -1,15 +1,26 @@
-"""How the time of an update, and of a sample from replay, grows with each size."""
+"""How the time of an update, and of a sample from replay, grows with each size.
 
+`python benchmarks/scaling.py --picture scaling.png`: time ~ size ** exponent for feature_dim,
+batch_size, negatives, buffer_size and devices (on the CPU virtual ones).
+"""
+
+import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
+import devices
+from command import run
 from phimu.agents.schedule import Preset
 from phimu.data.replay import Replay
+from phimu.reports.figures import LINE_COLOURS, save, with_grid
 from phimu.settings import override
-from phimu.speed import devices, updates
+from phimu.speed import updates
 from phimu.training.memory import keep_freed_memory
 
 BATCH = 256
@@ -85,3 +96,37 @@ MEASURES: dict[str, Callable[[int, int, float], float]] = {
     "buffer_size": _buffer_size,
     "devices": _devices,
 }
+
+
+def scaling_curves(path: Path, curves: Sequence[Scaling]) -> None:
+    """A panel per size: measured times, and the power of the size that fits its upper half."""
+    figure = Figure(figsize=(3.1 * len(curves), 3.4), layout="constrained")
+    for axes, curve in zip(figure.subplots(1, len(curves), squeeze=False)[0], curves, strict=True):
+        sizes, times = np.array(curve.sizes, float), np.array(curve.milliseconds)
+        upper = slice(len(sizes) // 2, None)
+        middle = np.exp([np.log(sizes[upper]).mean(), np.log(times[upper]).mean()])
+        fit = middle[1] * (sizes[upper] / middle[0]) ** curve.exponent
+        axes.loglog(sizes, times, "o", c=LINE_COLOURS[0], ms=5)
+        axes.loglog(sizes[upper], fit, c=LINE_COLOURS[1], lw=1.9)
+        # At least a decade, so that there is a number on the axis and flat looks flat.
+        spread = max(10.0, 2 * times.max() / times.min()) ** 0.5
+        centre = (times.max() * times.min()) ** 0.5
+        axes.set_ylim(centre / spread, centre * spread)
+        what = "sampling a batch" if curve.varied == "buffer_size" else "an update"
+        axes.set_title(f"{what} ~ size$^{{{curve.exponent:.2f}}}$", fontsize=11)
+        axes.set_xlabel(curve.varied, fontsize=11)
+        axes.set_xticks(sizes[:: max(1, len(sizes) // 3)])
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axes.minorticks_off()
+        with_grid(axes)
+    figure.axes[0].set_ylabel("milliseconds", fontsize=11)
+    save(figure, path)
+
+
+if __name__ == "__main__":
+
+    def every(rounds: int, steps: int) -> list[Scaling]:
+        return [scaling(name, rounds) for name in SIZES]
+
+    sys.exit(run(__doc__, "scaling", every, scaling_curves))

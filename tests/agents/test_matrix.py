@@ -1,0 +1,225 @@
+"""What every agent of the registry must do, online and on logged data, as it is registered.
+
+An agent is found by its line in the registry. All tests of one share its compiled programs: a
+first run learns the probe, others repeat a part of it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import phimu.environments  # noqa: F401  (registers the probes)
+from phimu.agents import AGENTS, learners, protocol
+from phimu.agents.schedule import Schedule
+from phimu.data.logged import LoggedDataset, Transitions
+from phimu.environments.task import open_task
+from phimu.runs import checkpoint
+from phimu.runs.config import Dataset, RunConfig, load_config
+from phimu.runs.json_form import from_json, to_json
+from phimu.settings import names, override
+from phimu.training.offline import OfflineRun, preparation
+from phimu.training.online import OnlineRun
+
+Run = OnlineRun | OfflineRun
+
+DOCS = Path(__file__).parents[2] / "docs"
+CASES = [(agent, logged) for logged in (False, True) for agent in learners(logged)]
+IDS = [f"{agent}-{'logged' if logged else 'online'}" for agent, logged in CASES]
+
+# Besides what makes it `tiny`, where the agent has such a setting.
+CHANGES: dict[str, Any] = {
+    "behaviour_weight": 0.01,  # the best action of the set, and not its mean
+    "bonus_scale": 0.02,  # enough to be computed, too little to matter
+    "refresh_every": 7,  # not a multiple of the updates in a round
+    "covariance_sample": 64,  # fewer than the buffer holds, so always as many
+}
+LONG = 100, 600  # rounds of updates online, or updates of the policy: enough for the probe
+SHORT = 15, 60  # the same of the runs that are compared
+TRACES: Counter[tuple[str, str]] = Counter()
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An agent that counts how often each phase is traced, which is how often it is compiled."""
+
+    name: str
+    agent: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.agent, name)
+
+    def update(self, phase: str, state: Any, feed: Any, key: Any) -> Any:
+        TRACES[self.name, phase] += 1
+        return self.agent.update(phase, state, feed, key)
+
+    def traces(self) -> dict[str, int]:
+        return {phase.name: TRACES[self.name, phase.name] for phase in protocol.phases(self)}
+
+
+def recorded() -> LoggedDataset:
+    """The probe MatchObservation as uniformly random actions record it: reward -(a - s / 2)^2."""
+    rng, rows = np.random.default_rng(0), 2_000
+    observation, action = rng.uniform(-1, 1, (2, rows, 1)).astype(np.float32)
+    transitions = Transitions(
+        observation,
+        action,
+        -((action - observation / 2) ** 2)[:, 0],
+        observation,
+        np.ones(rows, bool),
+        np.zeros(rows, bool),
+        np.arange(rows, dtype=np.int32),
+    )
+    return LoggedDataset(transitions, "match-observation", "arrays", sha256="0" * 64)
+
+
+class Case(NamedTuple):
+    """An agent, small, and what it learns from."""
+
+    name: str
+    logged: bool
+    agent: Counted
+    schedule: Schedule
+
+    def run(self, probe: str = "MatchObservation") -> Run:
+        if self.logged:
+            data = recorded()
+            return OfflineRun(self.agent, data.spec, self.schedule, seed=0, data=data)
+        return OnlineRun(self.agent, open_task(f"phimu/probe-{probe}-v0"), self.schedule, seed=0)
+
+    def step(self, rounds: int, updates: int) -> int:
+        """At which there were so many rounds of updates online, or updates of the policy."""
+        if self.logged:
+            return preparation(self.agent) + updates
+        return self.schedule.collection.learning_starts + rounds - 1
+
+
+def advanced(run: Run, until: int, watch: Callable[[Run], Any] = lambda run: None) -> Run:
+    """The run at this step; `watch` sees it whenever there were updates."""
+    while run.step < until:
+        if isinstance(run, OfflineRun):
+            run.advance(until)
+        else:
+            run.advance()
+        if run.metrics:
+            watch(run)
+    run.check()
+    return run
+
+
+def arrays(run: Run) -> dict[str, np.ndarray]:
+    """All that is learned and measured, as copies: the next update takes its arrays away."""
+    return {name: np.array(array) for name, array in run.learner.arrays().items()}
+
+
+def assert_identical(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        assert array.tobytes() == other[name].tobytes(), name
+
+
+@pytest.fixture(scope="module", params=CASES, ids=IDS)
+def case(request: pytest.FixtureRequest, tiny: Any) -> Case:
+    name, logged = request.param
+    chosen = tiny(name, logged)
+    own = names(chosen)
+    changes = {field: value for field, value in CHANGES.items() if field in own}
+    settings, schedule = override(chosen, changes)
+    return Case(name, logged, Counted(IDS[CASES.index(request.param)], settings), schedule)
+
+
+class First(NamedTuple):
+    """The first run of a case, which compiles all that the others need."""
+
+    run: Run  # at its end
+    short: dict[str, np.ndarray]  # when it was short
+    metrics: list[dict[str, float]]  # after each call that learned
+    traces: list[dict[str, int]]  # at the same times
+
+
+@pytest.fixture(scope="module")
+def first(case: Case) -> First:
+    metrics, traces = [], []
+
+    def watch(run: Run) -> None:
+        metrics.append({name: float(value) for name, value in run.metrics.items()})
+        traces.append(case.agent.traces())
+
+    run = advanced(case.run(), case.step(*SHORT), watch)
+    short = arrays(run)
+    return First(advanced(run, case.step(*LONG), watch), short, metrics, traces)
+
+
+def test_solves_a_probe(first: First):
+    """The best action is half of what is observed, whether it collects the data or is given it."""
+    policy = first.run.policy()
+    found = [policy(np.array([s], np.float32))[0] for s in (-0.8, 0.0, 0.8)]
+    np.testing.assert_allclose(found, [-0.4, 0.0, 0.4], atol=0.15)
+
+
+def test_one_seed_is_one_run(case: Case, first: First):
+    assert_identical(arrays(advanced(case.run(), case.step(*SHORT))), first.short)
+
+
+def test_resumes_bit_exactly(case: Case, first: First, tmp_path: Path):
+    """Stopped, saved, restored and continued; online within an episode, else in each phase."""
+    end = case.step(*SHORT)
+    if case.logged:
+        stops, expected = [*middles(case), end - 7], first.short
+    else:
+        stops, expected = [end - 10, end - 5], arrays(advanced(case.run("TimeLimit"), end))
+    run, said = case.run("TimeLimit"), []
+    for stop in stops:
+        advanced(run, stop).save(tmp_path)
+        run = case.run("TimeLimit")
+        run.restore(checkpoint.load(tmp_path), said.append)
+        assert run.step == stop
+    assert_identical(arrays(advanced(run, end)), expected)
+    assert said == []
+    assert case.agent.traces() == first.traces[-1], "a restored run was compiled anew"
+
+
+def middles(case: Case) -> list[int]:
+    """Steps within each phase before the policy's."""
+    *before, _ = protocol.phases(case.agent)
+    return [
+        sum(phase.updates for phase in before[:number]) + phase.updates // 2
+        for number, phase in enumerate(before)
+    ]
+
+
+def test_each_phase_is_compiled_once(first: First):
+    """Whatever number of updates a call makes, and from whatever step on."""
+    for phase in first.traces[-1]:
+        counts = {traces[phase] for traces in first.traces} - {0}
+        assert len(counts) == 1, f"{phase} was traced anew: {counts}"
+
+
+def test_metrics_are_finite(case: Case, first: First):
+    assert len(first.metrics) > len(protocol.phases(case.agent))
+    for metrics in first.metrics:
+        assert metrics
+        assert all(np.isfinite(value) for value in metrics.values()), metrics
+
+
+def test_a_configuration_is_read_as_it_was_written(case: Case, tmp_path: Path):
+    """As the agent is here and under each of its presets, through the text of a file."""
+    dataset = Dataset.of(recorded(), None) if case.logged else None
+    presets = AGENTS[case.name].presets(case.logged).values()
+    for settings, schedule in [(case.agent.agent, case.schedule), *presets]:
+        text = json.dumps(to_json(settings))
+        assert from_json(type(settings), json.loads(text)) == settings
+        config = RunConfig("a task", case.name, settings, schedule, seed=5, dataset=dataset)
+        (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+        assert load_config(tmp_path) == config
+
+
+def test_it_has_a_page(case: Case):
+    page = DOCS / f"{AGENTS[case.name].page or case.name}.md"
+    assert page.is_file()
+    assert case.name in page.read_text()
