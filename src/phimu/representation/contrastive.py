@@ -232,15 +232,15 @@ class Contrastive:
         if isinstance(self.ratio, Linear) and self.loss == "ranking" and self.noise.in_batch:
             # The candidates' ratios sum to their number by construction.
             own = own_log_ratio(phi, mu[: phi.shape[0]], mu_mean)
-            total = nce = mean_of(ranking_of_normalised(own, count), valid)
+            total = nce = ranking_of_normalised(own, count, valid)
             few = jax.lax.stop_gradient(phi[:ACCURACY_ROWS])  # enough for a metric
             log_ratios = log_ratio(self.ratio, few, mu, mu_mean, None)
             positive, negative = self.noise.split(jax.lax.stop_gradient(log_ratios))
         else:
             log_ratios = log_ratio(self.ratio, phi, mu, mu_mean, log_temperature)
             positive, negative = self.noise.split(log_ratios)
-            losses = LOSSES[self.loss](positive, negative, count, features.log_normaliser)
-            total = nce = mean_of(losses, valid)
+            loss = LOSSES[self.loss]
+            total = nce = loss(positive, negative, count, features.log_normaliser, valid)
             if isinstance(self.ratio, Exponential) and self.ratio.marginal_weight:
                 total += self.ratio.marginal_weight * marginal_penalty(negative, count)
         return total, {
@@ -269,13 +269,7 @@ def tell(rows: int, *numbers: jax.Array | None) -> jax.Array | None:
     given = [number for number in numbers if number is not None]
     if not given:
         return None
-    angles = jnp.log(jnp.array(given, jnp.float32))[:, None] * 0.5 * 2.0 ** jnp.arange(TOLD // 2)
+    powers = 0.5 * 2.0 ** jnp.arange(TOLD // 2)
+    angles = jnp.outer(jnp.log(jnp.array(given, jnp.float32)), powers)
     waves = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1).reshape(1, -1)
     return jnp.broadcast_to(waves, (rows, waves.shape[1]))
-
-
-def mean_of(losses: jax.Array, valid: jax.Array | None) -> jax.Array:
-    """The mean over rows, or over those that are valid."""
-    if valid is None:
-        return jnp.mean(losses)
-    return jnp.sum(jnp.where(valid, losses, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
