@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from phimu.agents import preset
-from phimu.agents.protocol import Drawn
 from phimu.data.rows import width
 from phimu.networks import ACTIVATIONS, Deterministic, norm, product
 from phimu.representation.ratio import inner
 from phimu.settings import override
 from phimu.training.learner import Learner
-from phimu.types import Spec
+from phimu.types import Drawn, Spec
 
 # Rounding of an operand, as a share of it.
 TOLERANCE = {"float32": 1e-6, "bfloat16": 2.0**-8}

@@ -13,7 +13,7 @@ from phimu.normalisation import RunningNormaliser, normalise_batch
 from phimu.representation.contrastive import Contrastive, ContrastiveState
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
-from phimu.types import Batch, Spec
+from phimu.types import Batch, Feed, Spec
 
 # Ranking alone leaves the scale of each row free; a density wants it held at one.
 DENSITY = Contrastive(
@@ -150,7 +150,8 @@ def _update(
     update: int,
 ) -> Any:
     key = jax.random.fold_in(jax.random.PRNGKey(seed), update)
-    return settings.update(state, normalise_batch(normaliser, batch), normaliser(negatives), key)
+    feed = Feed(normalise_batch(normaliser, batch), {"negatives": normaliser(negatives)})
+    return settings.update(state, feed, key)
 
 
 @jax.jit

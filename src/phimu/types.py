@@ -1,4 +1,4 @@
-"""The words every layer shares: sizes, a batch of transitions, where it comes from, metrics."""
+"""The words every layer shares: sizes, a batch, where it comes from, what an update eats."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -62,6 +62,9 @@ class Store(Protocol):
     def sample_random_next(self, size: int, rng: Any) -> Array:
         """Next observations of random trajectories: [size, observation_dim]."""
 
+    def geometric(self, chance: float, rng: Any) -> Any:
+        """1, or with this `chance` one more, and so on: how many steps later to look."""
+
     def later(self, index: Array, steps: Any) -> tuple[Array, Array]:
         """s' of the row `steps` rows later in the episode, and whether it goes on that long."""
 
@@ -70,3 +73,21 @@ class Store(Protocol):
 
     def pairs(self, size: int, rng: Any) -> tuple[Array, Array]:
         """Up to `size` distinct (observation, action) rows; all of them if there are no more."""
+
+
+class Drawn(NamedTuple):
+    """What `draw` takes from a store for one update."""
+
+    rows: Array  # [B, width], as the store keeps them
+    # Further observations [., observation_dim], such as negatives; then anything else, such as a
+    # frozen phi of these rows.
+    others: dict[str, Array] = {}  # noqa: RUF012 (nothing changes it)
+    columns: dict[str, Array] = {}  # noqa: RUF012
+
+
+class Feed(NamedTuple):
+    """The same as `update` gets it: in columns, observations normalised."""
+
+    batch: Batch
+    others: dict[str, jax.Array] = {}  # noqa: RUF012
+    columns: dict[str, jax.Array] = {}  # noqa: RUF012

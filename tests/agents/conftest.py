@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from phimu.agents import protocol
-from phimu.agents.protocol import Feed
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import Transitions
 from phimu.data.rows import split
 from phimu.normalisation import AsIs, normalise_batch
-from phimu.types import Spec
+from phimu.types import Feed, Spec
 
 
 @pytest.fixture(scope="session")

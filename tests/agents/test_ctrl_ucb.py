@@ -12,9 +12,10 @@ import scipy.stats
 
 import phimu.environments  # noqa: F401  (registers the probes)
 from phimu.agents.ctrl_ucb import CtrlUcb
-from phimu.agents.protocol import Feed, Phase
+from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Schedule
 from phimu.confidence import Elliptical
+from phimu.data.rows import split
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian
@@ -26,7 +27,7 @@ from phimu.representation.ratio import Exponential
 from phimu.settings import override
 from phimu.training.learner import Learner, LearnerState
 from phimu.training.online import OnlineRun
-from phimu.types import Batch, Spec
+from phimu.types import Batch, Feed, Spec
 
 SPEC = Spec(1, 1)
 
@@ -304,3 +305,26 @@ def test_raw_pairs_weigh_as_much_as_phi_in_the_critic():
     heads = [jax.tree.map(np.float64, head.out) for head in state.planner.critic]
     values = [inputs @ head.weight + head.bias for head in heads]
     np.testing.assert_allclose(found, np.minimum(*values)[:, 0], rtol=1e-5, atol=1e-5)
+
+
+def test_the_planner_can_learn_more_often_than_phi(tiny):
+    """With planner_updates 3 a round has one update of both and two that leave phi as it is."""
+    chosen = override(tiny("ctrl-ucb-m"), {"planner_updates": 3, "gradient_steps": 1})
+    agent = chosen.settings
+    assert [(phase.name, phase.updates) for phase in agent.phases] == [
+        ("policy", 0),
+        ("planner", 2),
+    ]
+    run = OnlineRun(agent, open_task("phimu/probe-MatchObservation-v0"), chosen.schedule, 0)
+    while not run.updates:
+        run.advance()
+    assert run.updates == 3
+    assert {"nce_loss", "td_loss"} <= run.metrics.keys()
+    before = run.state.agent
+    drawn = agent.draw("planner", run.replay, np.random.default_rng(0))
+    feed = Feed(split(jnp.asarray(drawn.rows), run.learner.spec))
+    after, _ = jax.jit(agent.update, static_argnums=0)(
+        "planner", before, feed, jax.random.PRNGKey(0)
+    )
+    assert equal(before.representation, after.representation)
+    assert not equal(before.planner.critic, after.planner.critic)

@@ -11,14 +11,14 @@ import pytest
 
 import phimu.environments  # noqa: F401  (registers the probes)
 from phimu.agents import protocol
-from phimu.agents.protocol import Drawn, Phase
+from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Schedule
 from phimu.data.replay import Replay
 from phimu.data.rows import split
 from phimu.environments.task import open_task
 from phimu.training.learner import Learner
 from phimu.training.online import OnlineRun
-from phimu.types import Spec
+from phimu.types import Drawn, Spec
 
 
 class Constant(eqx.Module):

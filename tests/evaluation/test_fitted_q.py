@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from phimu.agents import learners, preset
-from phimu.agents.protocol import Feed
 from phimu.confidence import Elliptical
 from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
 from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate, returns_to_go, starts
 from phimu.normalisation import Acting, AsIs
-from phimu.types import Batch
+from phimu.types import Batch, Feed
 
 DISCOUNT = 0.9
 # Of state (rows) and action -1, 1 (columns): reward, chance of state 1 next, chance of the end.

@@ -20,7 +20,6 @@ from safetensors.numpy import load_file
 
 from phimu import session
 from phimu.agents import preset
-from phimu.agents.protocol import Drawn, Feed
 from phimu.cli import main
 from phimu.environments.task import open_task
 from phimu.errors import InputError, NotFinite, Stopped
@@ -31,7 +30,7 @@ from phimu.runs.log import MetricsLog, read_metrics
 from phimu.settings import override
 from phimu.training.learner import LearnerState, Program, updates
 from phimu.training.online import OnlineRun
-from phimu.types import Spec
+from phimu.types import Drawn, Feed, Spec
 
 TINY = {
     **{"actor_sizes": (8,), "critic_width": 8, "feature_dim": 8, "feature_sizes": (8,)},

@@ -17,7 +17,7 @@ from phimu.representation.losses import LOSSES, ranking_of_normalised
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential, Linear, log_ratio, own_log_ratio
 from phimu.settings import override
-from phimu.types import Batch, Spec
+from phimu.types import Batch, Feed, Spec
 
 SPEC = Spec(3, 2)
 TINY = Contrastive(
@@ -56,7 +56,7 @@ def transitions(seed, size=32):
 def step_of(learner):
     def step(state, batch, noise, key=KEY):
         bonus = jnp.clip(1 + batch.observation[:, 1], 0, 2)
-        return learner.update(state, batch, noise, key, bonus)
+        return learner.update(state, Feed(batch, {"negatives": noise}), key, bonus)
 
     return jax.jit(step)
 
@@ -64,7 +64,7 @@ def step_of(learner):
 def objective(learner, features, batch, noise):
     """The loss and its metrics, with the negatives after the batch's own s'."""
     following = jnp.concatenate([batch.next_observation, noise])
-    return learner.objective(features, batch, following, None)
+    return learner.objective(features, Feed(batch), following, None, None)
 
 
 def ratios_of(learner, features, batch, noise):
@@ -477,7 +477,7 @@ def test_nce_recovers_a_tabular_transition_law(loss, ratio):
         s, a, following, noise = row
         zero = jnp.zeros(ROWS)
         batch = Batch(one_hot[s], jnp.eye(ACTIONS)[a], zero, one_hot[following], zero, zero)
-        return learner.update(state, batch, one_hot[noise], KEY)
+        return learner.update(state, Feed(batch, {"negatives": one_hot[noise]}), KEY)
 
     state = learner.init(Spec(STATES, ACTIONS), jax.random.PRNGKey(0))
     state, _ = jax.jit(lambda *start: jax.lax.scan(step, *start))(state, (s, a, following, noise))

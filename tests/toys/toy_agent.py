@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from phimu.agents import schedule
-from phimu.agents.protocol import Feed
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
-from phimu.types import Metrics, Spec
+from phimu.types import Feed, Metrics, Spec
 
 SPREAD = 0.1  # of sampled actions
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from phimu.networks import Dense
 from phimu.representation.seam import Phi
-from phimu.types import Array, Batch, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 
 class ToyState(NamedTuple):
@@ -37,17 +37,13 @@ class Toy:
             Dense(self.feature_dim, outputs, for_head),
         )
 
-    def draw(self, store: Store, rng: Any) -> Array:
-        return store.sample_next(0, rng)  # nothing is told apart from anything
+    def draw(self, store: Store, rng: Any) -> Drawn:
+        return Drawn(store.sample(rng).rows)  # nothing is told apart from anything
 
     def update(
-        self,
-        state: ToyState,
-        batch: Batch,
-        negatives: jax.Array,
-        key: jax.Array,
-        bonus: jax.Array | None = None,
+        self, state: ToyState, feed: Feed, key: jax.Array, bonus: jax.Array | None = None
     ) -> tuple[ToyState, Metrics]:
+        batch = feed.batch
         wanted = jnp.concatenate([batch.next_observation, batch.reward[:, None]], axis=1)
 
         def error(state: ToyState) -> jax.Array:

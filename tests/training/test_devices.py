@@ -81,7 +81,6 @@ def child() -> None:
     import numpy as np
 
     from phimu.agents import preset
-    from phimu.agents.protocol import Drawn
     from phimu.agents.schedule import Collection, Schedule
     from phimu.data.rows import split, width
     from phimu.environments.task import open_task
@@ -90,6 +89,7 @@ def child() -> None:
     from phimu.training.devices import placement
     from phimu.training.learner import Learner
     from phimu.training.online import OnlineRun
+    from phimu.types import Drawn
 
     schedule = Schedule(
         Collection(learning_starts=20, buffer_size=100),

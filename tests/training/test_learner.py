@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.agents.protocol import Drawn, Feed
 from phimu.agents.schedule import LOGGED, LOGGED_NORMALISED, Collection, Schedule
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import LoggedDataset, Transitions
@@ -24,7 +23,7 @@ from phimu.training.learner import Learner
 from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun
 from phimu.training.streams import INIT, UPDATE, key
-from phimu.types import Batch, Metrics, Spec
+from phimu.types import Batch, Drawn, Feed, Metrics, Spec
 
 SPEC = Spec(1, 3)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 
 from phimu.agents import schedule
-from phimu.agents.protocol import Feed, Phase
+from phimu.agents.protocol import Phase
 from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
 from phimu.networks import TanhGaussian
@@ -19,7 +19,7 @@ from phimu.planning.behaviour import (
 )
 from phimu.planning.critics import smaller
 from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
-from phimu.types import Metrics, Spec
+from phimu.types import Feed, Metrics, Spec
 
 # What the published code plans with. Deviation: its critics have swish, here all have ReLU.
 PLANNER = SoftActorCritic(

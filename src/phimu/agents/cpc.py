@@ -8,11 +8,11 @@ import jax
 
 from phimu.agents import brac, schedule
 from phimu.agents.brac import Brac, BracState
-from phimu.agents.protocol import Drawn, Feed, Phase
+from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Preset, Presets
 from phimu.networks import MLP, TanhGaussian
 from phimu.representation.predictive import PredictiveCoding, PredictiveCodingState
-from phimu.types import Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 
 class OnEmbedding(eqx.Module):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.agents import schedule
-from phimu.agents.protocol import Drawn, Feed, Phase
+from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Preset, Presets
 from phimu.confidence import Elliptical, Kernel, kernel, median_distance
 from phimu.data.device_set import DeviceSet
@@ -31,7 +31,7 @@ from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
 from phimu.representation.seam import Phi
 from phimu.settings import part
-from phimu.types import Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 CHUNK = 8_192  # rows of the dataset whose phi is computed at once
 
@@ -124,19 +124,17 @@ class CtrlLcb:
         return state, self._with_penalty(state, store, normaliser) if self.precompute else store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
+        if phase == "representation":
+            return self.representation.draw(store, rng)
         sample = store.sample(rng)
-        if phase != "representation":
-            return Drawn(sample.rows, columns=sample.columns)
-        return Drawn(sample.rows, {"negatives": self.representation.draw(store, rng)})
+        return Drawn(sample.rows, columns=sample.columns)
 
     def update(
         self, phase: str, state: CtrlLcbState, feed: Feed, key: jax.Array
     ) -> tuple[CtrlLcbState, Metrics]:
         batch = feed.batch
         if phase == "representation":  # line 3
-            representation, metrics = self.representation.update(
-                state.representation, batch, feed.others["negatives"], key
-            )
+            representation, metrics = self.representation.update(state.representation, feed, key)
             return state._replace(representation=representation), metrics
         if phase == "behaviour":
             behaviour, metrics = self.behaviour.update(

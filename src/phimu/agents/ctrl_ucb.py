@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from phimu.agents.protocol import Drawn, Feed, Phase
+from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
 from phimu.confidence import Elliptical
 from phimu.errors import InputError
@@ -21,7 +21,7 @@ from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential, Linear
 from phimu.representation.seam import Phi
 from phimu.settings import part
-from phimu.types import Batch, Metrics, Spec, Store
+from phimu.types import Batch, Drawn, Feed, Metrics, Spec, Store
 
 
 class CtrlUcbState(NamedTuple):
@@ -43,15 +43,23 @@ class CtrlUcb:
     (s, a) multiplied so that at unit variance it weighs as much as phi."""
     planner_rows: int | None = None
     """Rows of a batch the planner learns from; contrast wants larger batches than control."""
+    planner_updates: int = 1
+    """Updates of critic and actor per round; all but the first are the planner's alone, each on a
+    batch of its own. On a phi that they do not train they cost little."""
 
     def __post_init__(self) -> None:
         if self.planner_rows is not None and self.planner_rows < 1:
             raise InputError(f"planner_rows is {self.planner_rows}: give at least 1, or None.")
+        if self.planner_updates < 1:
+            raise InputError(f"planner_updates is {self.planner_updates}: give at least 1.")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         every = self.confidence.refresh_every if self.confidence.bonus_scale else 0
-        return (Phase("policy", begin_every=every),)
+        both = Phase("policy", begin_every=every)
+        if self.planner_updates == 1:
+            return (both,)
+        return both, Phase("planner", self.planner_updates - 1)
 
     def init(self, spec: Spec, key: jax.Array) -> CtrlUcbState:
         for_features, for_planner = jax.random.split(key)
@@ -78,8 +86,9 @@ class CtrlUcb:
         return state._replace(whitening=whitening), store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
-        rows = store.sample(rng).rows
-        return Drawn(rows, {"negatives": self.representation.draw(store, rng)})
+        if phase == "planner":
+            return Drawn(store.sample(rng).rows)
+        return self.representation.draw(store, rng)
 
     def update(
         self, phase: str, state: CtrlUcbState, feed: Feed, key: jax.Array
@@ -87,13 +96,11 @@ class CtrlUcb:
         """Lines 6 to 9 of Algorithm 1 on one batch and the negatives that go with it."""
         for_planner, for_features = jax.random.split(key)
         few = Batch(*(column[: self.planner_rows] for column in feed.batch))
-        representation, learned = self.representation.update(
-            state.representation,
-            feed.batch,
-            feed.others["negatives"],
-            for_features,
-            self._to_predict(state, few),
-        )
+        representation, learned = state.representation, {}
+        if phase != "planner":
+            representation, learned = self.representation.update(
+                representation, feed, for_features, self._to_predict(state, few)
+            )
         phi = self.representation.phi(representation)
         here = phi(few.observation, few.action)
         bonus = self._bonus(state.whitening, here)

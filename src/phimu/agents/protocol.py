@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from phimu.types import Array, Batch, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 Settings = Any  # of an agent: a frozen dataclass that satisfies Agent
 State = Any  # of an agent: a pytree of arrays
@@ -21,24 +21,6 @@ class Phase(NamedTuple):
     name: str = "policy"
     updates: int = 0  # on logged data how many, online how many a round; 0: as many as asked
     begin_every: int = 0  # updates between two calls of `begin`; 0: once
-
-
-class Drawn(NamedTuple):
-    """What `draw` takes from a store for one update."""
-
-    rows: Array  # [B, width], as the store keeps them
-    # Further observations [., observation_dim], such as negatives; then anything else, such as a
-    # frozen phi of these rows.
-    others: dict[str, Array] = {}  # noqa: RUF012 (nothing changes it)
-    columns: dict[str, Array] = {}  # noqa: RUF012
-
-
-class Feed(NamedTuple):
-    """The same as `update` gets it: in columns, observations normalised."""
-
-    batch: Batch
-    others: dict[str, jax.Array] = {}  # noqa: RUF012
-    columns: dict[str, jax.Array] = {}  # noqa: RUF012
 
 
 class Policy(Protocol):

@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from phimu.agents import schedule
-from phimu.agents.protocol import Feed
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
 from phimu.networks import TanhGaussian
 from phimu.planning.critics import smaller
 from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
-from phimu.types import Metrics, Spec
+from phimu.types import Feed, Metrics, Spec
 
 
 def concatenate(observation: jax.Array, action: jax.Array) -> jax.Array:

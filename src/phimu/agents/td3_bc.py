@@ -9,13 +9,12 @@ import jax.numpy as jnp
 import optax
 
 from phimu.agents import schedule
-from phimu.agents.protocol import Feed
 from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
 from phimu.errors import InputError
 from phimu.networks import Deterministic, norm, polyak
 from phimu.planning.critics import Twin, smaller, twin, values
-from phimu.types import Batch, Metrics, Spec
+from phimu.types import Batch, Feed, Metrics, Spec
 
 
 class Slowly(NamedTuple):

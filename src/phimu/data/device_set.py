@@ -12,7 +12,7 @@ from phimu.types import Batch, Sample, Spec
 
 # What keys are folded with: far from the numbers of their splits, so that an update may draw its
 # batch with the very key that it splits for everything else.
-BATCH, OTHERS = 2**30, 2**30 + 1
+BATCH, OTHERS, STEPS = 2**30, 2**30 + 1, 2**30 + 2
 
 
 class DeviceSet(eqx.Module):
@@ -60,6 +60,10 @@ class DeviceSet(eqx.Module):
         raise InputError(
             "random_share is above 0, but logged data has no random trajectories: give 0."
         )
+
+    def geometric(self, chance: float, key: jax.Array) -> jax.Array:
+        """1, or with this `chance` one more, and so on."""
+        return jax.random.geometric(jax.random.fold_in(key, STEPS), 1 - chance, dtype=jnp.int32)
 
     def later(self, index: jax.Array, steps: jax.Array) -> tuple[jax.Array, jax.Array]:
         """s' of the row `steps` rows later in the episode, and whether it goes on that long.

@@ -60,6 +60,10 @@ class Replay:
             return self.sample_next(size, rng)
         return self.random_next[rng.integers(0, warm, size)]
 
+    def geometric(self, chance: float, rng: np.random.Generator) -> int:
+        """1, or with this `chance` one more, and so on."""
+        return int(rng.geometric(1 - chance))
+
     def later(self, index: np.ndarray, steps: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
         """s' of the row `steps` rows later in the episode, and whether it goes on that long.
 

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from phimu.agents.protocol import Feed
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
@@ -24,7 +23,7 @@ from phimu.normalisation import Acting, AsIs, RunningNormaliser, normalise_batch
 from phimu.settings import walk
 from phimu.training.learner import LearnerState, Program, updates
 from phimu.training.streams import INIT, UPDATE, key
-from phimu.types import Metrics
+from phimu.types import Feed, Metrics
 
 TOGETHER = 500  # updates in a compiled call
 

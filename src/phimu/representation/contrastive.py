@@ -11,6 +11,7 @@ import optax
 
 from phimu.errors import InputError
 from phimu.networks import MLP, Dense, Fourier, norm, polyak
+from phimu.normalisation import RunningNormaliser
 from phimu.representation.features import FeatureMap, Features, SlowFeatures
 from phimu.representation.losses import (
     LOSSES,
@@ -24,9 +25,10 @@ from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import RATIOS, Exponential, Linear, log_ratio, own_log_ratio
 from phimu.representation.seam import Phi
 from phimu.settings import part
-from phimu.types import Array, Batch, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 ACCURACY_ROWS = 64
+TOLD = 8  # numbers that mu is told a level by, or a number of steps
 MEAN_RATE = 0.02  # of the running mean of the slow mu: over some fifty batches,
 MEAN_STRIDE = 2  # of which every other row is enough
 
@@ -37,6 +39,7 @@ class ContrastiveState(NamedTuple):
     features: Features
     slow: SlowFeatures
     optimiser: optax.OptState
+    spread: RunningNormaliser | None  # of observations, if `levels` are in its units
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,16 @@ class Contrastive:
 
     It blurs deterministic dynamics, whose ratio would be a spike: phi then changes smoothly with a.
     """
+    levels: tuple[float, ...] = ()
+    """Perturbed contrast: s' and the negatives are blurred by Gaussian noise of one of these
+    levels, in deviations of each component of the observations so far; mu is told which.
+
+    Nearly deterministic dynamics make the plain contrast so easy that phi is hardly trained by it.
+    Blurred by a Gaussian, their log ratio is exactly <phi, mu> with d = D + 2.
+    """
+    multi_step: float = 0.0
+    """Multi-step contrast: the chance that the positive is not s' but one step later, and so on;
+    mu is told how many. In a linear MDP all k-step transitions are linear in the same phi."""
     mu_norm_weight: float = 0.0
     """Weight of E_p |mu|^2, section 4.1."""
     reward_weight: float = 0.0
@@ -86,6 +99,10 @@ class Contrastive:
             raise InputError(f"feature_decay is {self.feature_decay}: give at least 1, or None.")
         if self.fourier is not None and self.fourier[0] < 1:
             raise InputError(f"fourier is {self.fourier}: give at least 1 frequency, or None.")
+        if any(level <= 0 for level in self.levels):
+            raise InputError(f"levels is {self.levels}: give positive numbers, 1.0 as a rule.")
+        if not 0 <= self.multi_step < 1:
+            raise InputError(f"multi_step is {self.multi_step}: give a chance from 0 to below 1.")
 
     def optimiser(self) -> optax.GradientTransformation:
         if self.feature_decay is None:
@@ -108,7 +125,7 @@ class Contrastive:
         ratio, linear = self.ratio, isinstance(self.ratio, Linear)
         features = Features(
             phi=feature_map(width + spec.action_dim, phi_key, ratio.phi_output, self.phi_gain),
-            mu=feature_map(width, mu_key, ratio.mu_output, self.mu_gain),
+            mu=feature_map(width + self._told, mu_key, ratio.mu_output, self.mu_gain),
             reward_head=Dense(self.feature_dim, 1, reward_key),
             bonus_head=Dense(self.feature_dim, 1, bonus_key),
             log_temperature=None
@@ -119,33 +136,49 @@ class Contrastive:
         slow = SlowFeatures(
             features.phi, features.mu, jnp.ones(self.feature_dim) if linear else None
         )
-        return ContrastiveState(features, slow, self.optimiser().init(features))
+        spread = RunningNormaliser(spec.observation_dim) if self.levels else None
+        return ContrastiveState(features, slow, self.optimiser().init(features), spread)
 
-    def draw(self, store: Store, rng: Any) -> Array:
-        """The negatives that go with a batch: [K, observation_dim]."""
-        return self.noise.draw(store, rng)
+    @property
+    def _told(self) -> int:
+        """How many numbers mu is told besides the observation."""
+        return TOLD * (bool(self.levels) + bool(self.multi_step))
+
+    def draw(self, store: Store, rng: Any) -> Drawn:
+        """A batch, the negatives that go with it, and with `multi_step` later observations."""
+        sample = store.sample(rng)
+        others = {"negatives": self.noise.draw(store, rng)}
+        if not self.multi_step:
+            return Drawn(sample.rows, others)
+        steps = store.geometric(self.multi_step, rng)
+        later, valid = store.later(sample.index, steps - 1)
+        return Drawn(sample.rows, others | {"later": later}, {"steps": steps, "valid": valid})
 
     def phi(self, state: ContrastiveState) -> Phi:
         """The slow phi, which the planner reads."""
         return state.slow.phi
 
     def update(
-        self,
-        state: ContrastiveState,
-        batch: Batch,
-        negatives: jax.Array,
-        key: jax.Array,
-        bonus: jax.Array | None = None,
+        self, state: ContrastiveState, feed: Feed, key: jax.Array, bonus: jax.Array | None = None
     ) -> tuple[ContrastiveState, Metrics]:
         """One Adam step on the loss, and one step of the slow copies towards the result.
 
         `bonus` [<= B] of the first rows is what CTRL-UCBL has phi predict.
         """
-        following = jnp.concatenate([batch.next_observation, negatives])  # [B + K, D]
+        positive = feed.others["later"] if self.multi_step else feed.batch.next_observation
+        following = jnp.concatenate([positive, feed.others["negatives"]])  # [B + K, D]
+        for_level, for_noise = jax.random.split(key)
+        level, spread = None, state.spread
         if self.next_noise:
             following = following + self.next_noise * jax.random.normal(key, following.shape)
+        if spread is not None:
+            spread = spread.include(feed.batch.observation)
+            level = jax.random.choice(for_level, jnp.array(self.levels))
+            noise = level * jax.random.normal(for_noise, following.shape)
+            following = following + noise * jnp.sqrt(spread.variance)[None, :]
+        told = tell(following.shape[0], level, feed.columns.get("steps"))
         grads, metrics = jax.grad(self.objective, has_aux=True)(
-            state.features, batch, following, bonus
+            state.features, feed, following, told, bonus
         )
         metrics["feature_gradient"] = norm(grads)
         updates, optimiser = self.optimiser().update(grads, state.optimiser)
@@ -154,18 +187,25 @@ class Contrastive:
         slow_mu = polyak(state.slow.mu, features.mu, self.feature_rate)
         mu_mean = state.slow.mu_mean
         if mu_mean is not None:
-            mean = jnp.mean(slow_mu(following[::MEAN_STRIDE]), axis=0)
+            some = told if told is None else told[::MEAN_STRIDE]
+            mean = jnp.mean(slow_mu(following[::MEAN_STRIDE], some), axis=0)
             mu_mean = polyak(mu_mean, mean, MEAN_RATE)
         slow = SlowFeatures(slow_phi, slow_mu, mu_mean)
-        return ContrastiveState(features, slow, optimiser), metrics
+        return ContrastiveState(features, slow, optimiser, spread), metrics
 
     def objective(
-        self, features: Features, batch: Batch, following: jax.Array, bonus: jax.Array | None
+        self,
+        features: Features,
+        feed: Feed,
+        following: jax.Array,
+        told: jax.Array | None,
+        bonus: jax.Array | None,
     ) -> tuple[jax.Array, Metrics]:
-        """The whole loss and its metrics; `following` is the batch's s', then the negatives."""
+        """The whole loss and its metrics; `following` is the positives, then the negatives."""
+        batch = feed.batch
         phi = features.phi(batch.observation, batch.action)  # [B, d]
-        mu = features.mu(following)  # [B + K, d]
-        total, metrics = self._contrast(features, phi, mu)
+        mu = features.mu(following, told)  # [B + K, d]
+        total, metrics = self._contrast(features, phi, mu, feed.columns.get("valid"))
         if self.mu_norm_weight:
             total += self.mu_norm_weight * mu_norm_penalty(mu)
         if isinstance(self.ratio, Linear) and self.ratio.balance_weight:
@@ -181,9 +221,9 @@ class Contrastive:
         return total, metrics
 
     def _contrast(
-        self, features: Features, phi: jax.Array, mu: jax.Array
+        self, features: Features, phi: jax.Array, mu: jax.Array, valid: jax.Array | None
     ) -> tuple[jax.Array, Metrics]:
-        """The NCE loss with what the ratio adds to it."""
+        """The NCE loss, of the rows that are `valid`, with what the ratio adds to it."""
         count = self.noise.count(phi.shape[0])
         mu_mean = jnp.mean(mu, axis=0)
         log_temperature = features.log_temperature
@@ -192,14 +232,15 @@ class Contrastive:
         if isinstance(self.ratio, Linear) and self.loss == "ranking" and self.noise.in_batch:
             # The candidates' ratios sum to their number by construction.
             own = own_log_ratio(phi, mu[: phi.shape[0]], mu_mean)
-            total = nce = ranking_of_normalised(own, count)
+            total = nce = ranking_of_normalised(own, count, valid)
             few = jax.lax.stop_gradient(phi[:ACCURACY_ROWS])  # enough for a metric
             log_ratios = log_ratio(self.ratio, few, mu, mu_mean, None)
             positive, negative = self.noise.split(jax.lax.stop_gradient(log_ratios))
         else:
             log_ratios = log_ratio(self.ratio, phi, mu, mu_mean, log_temperature)
             positive, negative = self.noise.split(log_ratios)
-            total = nce = LOSSES[self.loss](positive, negative, count, features.log_normaliser)
+            loss = LOSSES[self.loss]
+            total = nce = loss(positive, negative, count, features.log_normaliser, valid)
             if isinstance(self.ratio, Exponential) and self.ratio.marginal_weight:
                 total += self.ratio.marginal_weight * marginal_penalty(negative, count)
         return total, {
@@ -211,8 +252,24 @@ class Contrastive:
     def log_ratio(
         self, state: ContrastiveState, phi: jax.Array, next_observation: jax.Array
     ) -> jax.Array:
-        """log P(s'|s,a)/p(s') of slow phi [B, d] with every next observation [K, D]: [B, K]."""
+        """log P(s'|s,a)/p(s') of slow phi [B, d] with every next observation [K, D]: [B, K].
+
+        With `levels` it is of s' blurred by the smallest of them.
+        """
         slow, features = state.slow, state.features
-        mu = slow.mu(next_observation)
+        level = jnp.float32(min(self.levels)) if self.levels else None
+        steps = jnp.float32(1) if self.multi_step else None
+        mu = slow.mu(next_observation, tell(next_observation.shape[0], level, steps))
         ratios = log_ratio(self.ratio, phi, mu, slow.mu_mean, features.log_temperature)
         return ratios if features.log_normaliser is None else ratios - features.log_normaliser
+
+
+def tell(rows: int, *numbers: jax.Array | None) -> jax.Array | None:
+    """What mu is told, the same for every row: waves of the logarithm of each number, or None."""
+    given = [number for number in numbers if number is not None]
+    if not given:
+        return None
+    powers = 0.5 * 2.0 ** jnp.arange(TOLD // 2)
+    angles = jnp.outer(jnp.log(jnp.array(given, jnp.float32)), powers)
+    waves = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1).reshape(1, -1)
+    return jnp.broadcast_to(waves, (rows, waves.shape[1]))

@@ -32,10 +32,11 @@ class FeatureMap(eqx.Module):
     output: str = eqx.field(static=True)
     gain: float = eqx.field(static=True)
 
-    def __call__(self, observation: jax.Array, action: jax.Array | None = None) -> jax.Array:
+    def __call__(self, observation: jax.Array, beside: jax.Array | None = None) -> jax.Array:
+        """Of [B, D]; beside the observation phi has the action, mu what it is told of s'."""
         inputs = observation if self.fourier is None else self.fourier(observation)
-        if action is not None:
-            inputs = jnp.concatenate([inputs, action], axis=-1)
+        if beside is not None:
+            inputs = jnp.concatenate([inputs, beside], axis=-1)
         return OUTPUTS[self.output](self.gain * self.network(inputs))
 
 

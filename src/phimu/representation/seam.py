@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import jax
 
-from phimu.types import Array, Batch, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
 
@@ -25,16 +25,14 @@ class Representation(Protocol):
 
     def init(self, spec: Spec, key: jax.Array) -> Any: ...
 
-    def draw(self, store: Store, rng: Any) -> Array:
-        """Next observations that s' is told apart from: [K, observation_dim], K may be 0."""
+    def draw(self, store: Store, rng: Any) -> Drawn:
+        """What an update takes: a batch, and what s' is told apart from, if that is how it learns.
+
+        A planner may learn from the same batch.
+        """
 
     def update(
-        self,
-        state: Any,
-        batch: Batch,
-        negatives: jax.Array,
-        key: jax.Array,
-        bonus: jax.Array | None = None,
+        self, state: Any, feed: Feed, key: jax.Array, bonus: jax.Array | None = None
     ) -> tuple[Any, Metrics]:
         """One step. `bonus` of the first rows is for a phi that is to predict it linearly."""
 

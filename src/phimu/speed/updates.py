@@ -11,7 +11,6 @@ import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from phimu.agents import preset, protocol
-from phimu.agents.protocol import Drawn
 from phimu.agents.schedule import Preset
 from phimu.data.replay import Replay
 from phimu.data.rows import width
@@ -19,7 +18,7 @@ from phimu.networks import Precision
 from phimu.settings import override
 from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
-from phimu.types import Spec
+from phimu.types import Drawn, Spec
 
 SPEC = Spec(observation_dim=17, action_dim=6)  # HalfCheetah's
 ROUNDS = 5  # the quickest counts: neighbours only ever make a round slower

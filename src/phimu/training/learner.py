@@ -15,7 +15,6 @@ from jax.lax import with_sharding_constraint
 from jax.sharding import NamedSharding
 
 from phimu.agents import protocol
-from phimu.agents.protocol import Drawn, Feed
 from phimu.agents.schedule import Schedule
 from phimu.data.device_set import DeviceSet
 from phimu.data.rows import split
@@ -24,7 +23,7 @@ from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
 from phimu.runs import checkpoint
 from phimu.training.devices import on_first, placement
 from phimu.training.streams import ACT, INIT, REFRESH, UPDATE, key, stream
-from phimu.types import Act, Metrics, Spec, Store
+from phimu.types import Act, Drawn, Feed, Metrics, Spec, Store
 
 
 class LearnerState(NamedTuple):
@@ -163,7 +162,7 @@ class Learner:
 
     def __init__(self, agent: Any, spec: Spec, schedule: Schedule, seed: int, devices: int = 1):
         self.agent, self.spec, self.seed, self._place = agent, spec, seed, placement(devices)
-        self.metrics: Metrics = {}  # of the last update
+        self.metrics: Metrics = {}  # of the last updates
         # Of the last call: how many updates it made, whether they were finite, what they drew.
         self._unchecked: tuple[jax.Array, jax.Array, list[Drawn]] | None = None
         collects = schedule.collection
@@ -250,20 +249,21 @@ class Learner:
             source = jax.tree.map(lambda *each: _stacked(each, room), *drawn)
         if self._place is not None:
             source = jax.device_put(source, self._place.rows if room == 1 else self._place.stacked)
-        made, finite = self._run(phase, room, source, step, len(drawn))
+        metrics, made, finite = self._run(phase, room, source, step, len(drawn))
+        self.metrics = self.metrics | metrics  # a round may have several phases
         self._unchecked = made, finite, drawn
 
     def learn_from(self, phase: str, store: DeviceSet, step: int, count: int) -> int:
         """Updates on logged data, waited for: how many were made, fewer if one was not finite."""
-        made, _ = self._run(phase, 2, store, step, count)  # any room but 1: a loop
+        self.metrics, made, _ = self._run(phase, 2, store, step, count)  # any room but 1: a loop
         return int(made)
 
     def _run(self, phase: str, room: int, source: Any, step: int, count: int) -> Any:
         program = self.program._replace(phase=phase)
-        self._leaves, self.metrics, made, finite = updates(
+        self._leaves, metrics, made, finite = updates(
             program, room, self._leaves, source, self.seed, step, count
         )
-        return made, finite
+        return metrics, made, finite
 
     def check(self, step: int) -> None:
         """Wait for the last call of `learn`; NotFinite with the batch of an update that was not."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from phimu.agents import protocol
-from phimu.agents.protocol import Drawn, Phase
+from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Schedule
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
@@ -18,7 +18,7 @@ from phimu.training.devices import check_sizes
 from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
 from phimu.training.streams import BATCH, RESET, WARM_UP, check_seed, stream
-from phimu.types import Act, Metrics
+from phimu.types import Act, Drawn, Metrics
 
 MOST = 32  # updates in a compiled call: their batches are in memory at once
 SHARED = ("batch_size", "negatives")  # what several devices divide among themselves
