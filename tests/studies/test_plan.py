@@ -194,20 +194,20 @@ def test_a_run_that_another_process_has_is_left_to_it(
 def test_data_that_has_moved_is_found_where_it_is_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The content of the set names the run, not where its file lies."""
+    """The content of the dataset names the run, not where its file lies.
+
+    The manifest has the absolute path, so that the run can be resumed from any directory.
+    """
     monkeypatch.chdir(tmp_path)
     (first, *_), (moved, *_) = (planned(LOGGED, logged(Path(name))) for name in ("a", "b"))
     assert first.path == moved.path
-    for run, where in ((first, "d4rl:a/walk.hdf5"), (moved, "d4rl:b/walk.hdf5")):
+    places = [f"d4rl:{tmp_path / name / 'walk.hdf5'}" for name in ("a", "b")]
+    for run, where in zip((first, moved), places, strict=True):
         run.prepare()
         run.prepare()
-        assert order_of(run.path) == replace(run.order, about={})
-        assert order_of(run.path).data == where
+        assert order_of(run.path) == replace(run.order, data=where, about={})
     manifest = json.loads((moved.path / "manifest.json").read_text())
-    assert [manifest["data"], *(each["data"] for each in manifest["sessions"])] == [
-        "d4rl:a/walk.hdf5",
-        "d4rl:b/walk.hdf5",
-    ]
+    assert [manifest["data"], *(each["data"] for each in manifest["sessions"])] == places
 
 
 def test_what_is_left_of_a_run_is_read_from_its_directory(
