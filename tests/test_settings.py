@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from phimu.agents import preset
 from phimu.errors import InputError
 from phimu.settings import choices, chosen, kind, names, override, part, walk
 
@@ -161,3 +162,11 @@ def test_changes_are_not_used_up():
     changes = {"shape": "square", "side": 3.0}
     override((Sign(),), changes)
     assert changes == {"shape": "square", "side": 3.0}
+
+
+def test_whether_a_run_collects_is_no_setting():
+    """A schedule for logged data stays one, whatever is overridden."""
+    chosen = preset("td3-bc", "small", logged=True)
+    assert "collection" not in names(chosen)
+    with pytest.raises(InputError, match="There is no setting 'collection'"):
+        override(chosen, {"collection": None})

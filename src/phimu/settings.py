@@ -56,12 +56,12 @@ def walk(settings: Any) -> Iterator[tuple["Field[Any]", Any]]:
 
 def names(parts: tuple[Any, ...]) -> list[str]:
     """Of all fields that can be set."""
-    return [
-        each.name
-        for top in parts
-        for each, value in walk(top)
-        if not is_dataclass(value) or choices(each)
-    ]
+    return [each.name for top in parts for each, value in walk(top) if _settable(each, value)]
+
+
+def _settable(each: "Field[Any]", value: Any) -> bool:
+    """Whether a field can be set by its name; not whether a run collects at all, for instance."""
+    return bool(choices(each)) or not (is_dataclass(value) or each.metadata.get("structure"))
 
 
 Parts = TypeVar("Parts", bound=tuple[Any, ...])
@@ -100,7 +100,7 @@ def _override(top: Any, left: dict[str, Any]) -> Any:
     changed = {}
     for each in fields(top):
         value = getattr(top, each.name)
-        if each.name in left and (choices(each) or not is_dataclass(value)):
+        if each.name in left and _settable(each, value):
             changed[each.name] = left.pop(each.name)
         elif is_dataclass(value):
             changed[each.name] = _override(value, left)

@@ -1,6 +1,6 @@
 """When a run collects, learns, evaluates and saves; and presets, which pair it with settings."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from phimu.errors import InputError
@@ -42,7 +42,7 @@ _COUNTS = ("learning_starts", "buffer_size", "train_freq", "gradient_steps")
 class Schedule:
     """When a run learns, evaluates and saves; logged data is a schedule that collects nothing."""
 
-    collection: Collection | None = Collection()
+    collection: Collection | None = field(default=Collection(), metadata={"structure": True})
     """None: the run learns from logged data, and the numbers below count updates of a phase."""
     batch_size: int = 256
     """Transitions per update."""
