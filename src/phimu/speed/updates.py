@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -107,28 +108,34 @@ def against_peak(name: str, seconds: float, products: Counter[Product], rounds: 
 def time_update(
     chosen: Preset, rounds: int = ROUNDS, work: float = WORK
 ) -> tuple[float, Counter[Product]]:
-    """(seconds of an update as a run makes it, its matrix products)."""
+    """(seconds of a round of updates as a run makes it, its matrix products)."""
     learner = Learner(chosen.settings, SPEC, chosen.schedule, 0)
     replay = random_replay(chosen, ROWS)
-    drawn = example(chosen, replay)
-    (phase,) = protocol.phases(chosen.settings)
-    products = update_products(learner, phase.name, drawn)
-    count = in_a_round(products, work)
-
-    def updates(count: int) -> None:
-        for step in range(count):
-            learner.learn(phase.name, step, [drawn], 1)
-            learner.check(step)
-
-    def begin() -> None:
-        learner.begin(phase.name, replay, 0)
-        jax.block_until_ready(learner.state)
-
-    updates(3)
-    taken = min(seconds(lambda: updates(count)) for _ in range(rounds)) / count
-    if phase.begin_every:
-        taken += min(seconds(begin) for _ in range(3)) / phase.begin_every
+    taken, products = 0.0, Counter[Product]()
+    for phase in protocol.phases(chosen.settings):
+        drawn = [example(chosen, replay, phase.name)] * (phase.updates or 1)
+        own = update_products(learner, phase.name, drawn[0])
+        count = in_a_round(own, work)
+        learn = partial(_learn, learner, phase.name, drawn)
+        learn(3)
+        taken += min(seconds(partial(learn, count)) for _ in range(rounds)) / count
+        if phase.begin_every:
+            begin = partial(_begin, learner, phase.name, replay)
+            taken += min(seconds(begin) for _ in range(3)) / phase.begin_every
+        for product, times in own.items():
+            products[product] += times * len(drawn)
     return taken, products
+
+
+def _learn(learner: Learner, phase: str, drawn: list[Drawn], count: int) -> None:
+    for step in range(count):
+        learner.learn(phase, step, drawn, len(drawn))
+        learner.check(step)
+
+
+def _begin(learner: Learner, phase: str, replay: Replay) -> None:
+    learner.begin(phase, replay, 0)
+    jax.block_until_ready(learner.state)
 
 
 def random_replay(chosen: Preset, rows: int) -> Replay:
@@ -148,9 +155,8 @@ def fill(replay: Replay, rows: int) -> None:
         replay.add(observation, np.tanh(action), reward[0], following, False, False)
 
 
-def example(chosen: Preset, replay: Replay) -> Drawn:
+def example(chosen: Preset, replay: Replay, phase: str = "policy") -> Drawn:
     """What an update takes."""
-    phase = protocol.phases(chosen.settings)[-1].name
     return protocol.draw(chosen.settings, phase, replay, np.random.default_rng(0))
 
 

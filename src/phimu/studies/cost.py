@@ -137,6 +137,7 @@ def _work(agent: Any, schedule: Schedule) -> _Work:
             data: Any = DeviceSet(random_set(SPEC, ROWS), SPEC, schedule.batch_size)
             drawn = protocol.draw(agent, phase.name, learner.begin(phase.name, data, 0), KEY)
         else:
-            drawn = example(Preset(agent, schedule), random_replay(Preset(agent, schedule), ROWS))
+            chosen = Preset(agent, schedule)
+            drawn = example(chosen, random_replay(chosen, ROWS), phase.name)
         gflop.append(total_work(update_products(learner, phase.name, drawn)) / 1e9)
     return _Work(gflop, sum(x.nbytes for x in jax.tree.leaves(learner.state)) / 1e6)
