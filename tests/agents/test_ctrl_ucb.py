@@ -308,8 +308,8 @@ def test_raw_pairs_weigh_as_much_as_phi_in_the_critic():
 
 
 def test_the_planner_can_learn_more_often_than_phi(tiny):
-    """With planner_updates 3 a round has one update of both and two that leave phi as it is."""
-    chosen = override(tiny("ctrl-ucb-m"), {"planner_updates": 3, "gradient_steps": 1})
+    """With planner_steps 3 a round has one update of both and two that leave phi as it is."""
+    chosen = override(tiny("ctrl-ucb-m"), {"planner_steps": 3, "gradient_steps": 1})
     agent = chosen.settings
     assert [(phase.name, phase.updates) for phase in agent.phases] == [
         ("policy", 0),

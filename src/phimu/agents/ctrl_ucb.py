@@ -43,23 +43,23 @@ class CtrlUcb:
     (s, a) multiplied so that at unit variance it weighs as much as phi."""
     planner_rows: int | None = None
     """Rows of a batch the planner learns from; contrast wants larger batches than control."""
-    planner_updates: int = 1
+    planner_steps: int = 1
     """Updates of critic and actor per round; all but the first are the planner's alone, each on a
     batch of its own. On a phi that they do not train they cost little."""
 
     def __post_init__(self) -> None:
         if self.planner_rows is not None and self.planner_rows < 1:
             raise InputError(f"planner_rows is {self.planner_rows}: give at least 1, or None.")
-        if self.planner_updates < 1:
-            raise InputError(f"planner_updates is {self.planner_updates}: give at least 1.")
+        if self.planner_steps < 1:
+            raise InputError(f"planner_steps is {self.planner_steps}: give at least 1.")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
         every = self.confidence.refresh_every if self.confidence.bonus_scale else 0
         both = Phase("policy", begin_every=every)
-        if self.planner_updates == 1:
+        if self.planner_steps == 1:
             return (both,)
-        return both, Phase("planner", self.planner_updates - 1)
+        return both, Phase("planner", self.planner_steps - 1)
 
     def init(self, spec: Spec, key: jax.Array) -> CtrlUcbState:
         for_features, for_planner = jax.random.split(key)
