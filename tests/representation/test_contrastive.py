@@ -420,7 +420,8 @@ def test_no_noise_draws_nothing():
     state, (batch, noise) = TINY.init(SPEC, jax.random.PRNGKey(0)), transitions(0)
 
     def operations(learner):
-        return str(jax.make_jaxpr(learner.update)(state, batch, noise, KEY))
+        feed = Feed(batch, {"negatives": noise})
+        return str(jax.make_jaxpr(learner.update)(state, feed, KEY))
 
     assert "random_bits" not in operations(TINY)
     assert "random_bits" in operations(replace(TINY, next_noise=0.1))

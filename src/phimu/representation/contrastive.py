@@ -167,11 +167,11 @@ class Contrastive:
         """
         positive = feed.others["later"] if self.multi_step else feed.batch.next_observation
         following = jnp.concatenate([positive, feed.others["negatives"]])  # [B + K, D]
-        for_level, for_noise = jax.random.split(key)
         level, spread = None, state.spread
         if self.next_noise:
             following = following + self.next_noise * jax.random.normal(key, following.shape)
         if spread is not None:
+            for_level, for_noise = jax.random.split(key)
             spread = spread.include(feed.batch.observation)
             level = jax.random.choice(for_level, jnp.array(self.levels))
             noise = level * jax.random.normal(for_noise, following.shape)
