@@ -89,7 +89,7 @@ def child() -> None:
     from phimu.training.devices import placement
     from phimu.training.learner import Learner
     from phimu.training.online import OnlineRun
-    from phimu.types import Drawn
+    from phimu.types import Drawn, Feed
 
     schedule = Schedule(
         Collection(learning_starts=20, buffer_size=100),
@@ -133,7 +133,7 @@ def child() -> None:
         loss = jax.value_and_grad(agent.representation.objective, has_aux=True)
         batch = split(rows, task.spec)
         following = jax.numpy.concatenate([batch.next_observation, negatives])
-        return loss(features, batch, following, None)
+        return loss(features, Feed(batch), following, None, None)
 
     def parts(learner) -> dict:
         agent = learner.state.agent
