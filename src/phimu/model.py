@@ -20,7 +20,6 @@ from phimu.runs.lock import locked
 from phimu.runs.progress import Progress
 from phimu.session import Run, new_run
 from phimu.settings import override
-from phimu.training.learner import act_with
 from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun
 
@@ -104,7 +103,10 @@ class Model:
             )
         self._calls += 1
         flat = given.reshape(-1, int(np.prod(shape)))
-        actions = act_with(run.learner.acting, flat, self.config.seed, self._calls, deterministic)
+        if deterministic:
+            actions = run.learner.mode()(flat)
+        else:
+            actions = run.learner.act(flat, self._calls, mixed=False)
         if isinstance(run, OnlineRun):
             actions = np.stack([run.task.to_env_action(action) for action in actions])
         elif dataset is not None:

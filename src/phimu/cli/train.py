@@ -110,11 +110,11 @@ def parse(arguments: list[str]) -> Any:
     parts = preset(agent, name, logged)
     # One at a time, for each choice may bring others or take them away.
     made: set[str] = set()
-    while left := [(each, value) for each, value in _chosen(parts) if each not in made]:
-        each, value = left[0]
+    while left := [offered for offered in _offered(parts) if offered[0] not in made]:
+        each, value, _ = left[0]
         parts = override(parts, {each: peek(arguments, _flag(each), value)})
         made.add(each)
-    presets = "; ".join(f"{n}: {PRESETS.get(n, n)}" for n in _presets(agent, logged))
+    presets = _list({n: PRESETS.get(n, n) for n in known[agent].presets(logged)})
     own: list[Any] = [
         ("task", Annotated[str, tyro.conf.Positional, DATA if logged else TASK]),
         ("agent", Annotated[str, _help(_list({n: e.summary for n, e in known.items()}))], agent),
@@ -161,23 +161,14 @@ def parse(arguments: list[str]) -> Any:
     )
 
 
-def _chosen(parts: Any) -> list[tuple[str, str]]:
-    """Of every part that is chosen by name: the field, and what is chosen."""
-    return [(each, value) for each, value, _ in _offered(parts)]
-
-
 def _offered(parts: Any) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The same with all that can be chosen."""
+    """Of every part that is chosen by name: the field, what is chosen, and what can be."""
     return [
         (field.name, kind(field, value), tuple(choices(field)))
         for part in parts
         for field, value in walk(part)
         if choices(field)
     ]
-
-
-def _presets(agent: str, logged: bool) -> list[str]:
-    return list(learners(logged)[agent].presets(logged))
 
 
 def _flag(name: str) -> str:

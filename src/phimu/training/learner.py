@@ -135,16 +135,6 @@ def mode(acting: Acting, observation: Any) -> jax.Array:
     return acting.act(observation, jax.random.PRNGKey(0), True)
 
 
-def act_with(
-    acting: Acting, observation: np.ndarray, seed: int, call: int, deterministic: bool
-) -> np.ndarray:
-    """The mode, or a sample that differs from call to call."""
-    if deterministic:
-        return np.asarray(mode(acting, observation))
-    leaves, tree = jax.tree.flatten(acting)
-    return np.asarray(act(tree, 0.0, leaves, observation, seed, call))
-
-
 @partial(jax.jit, static_argnums=(0, 1))
 def query(agent: Any, name: str, state: LearnerState, observation: Any, *rest: Any) -> jax.Array:
     """One of an agent's queries, on observations as the environment gives them.
@@ -207,12 +197,15 @@ class Learner:
         """What acting needs of the state."""
         return self._acting_of(self.state)
 
-    def act(self, observation: np.ndarray, step: int) -> np.ndarray:
-        """Sampled actions; they depend on the last update, so this waits for it."""
+    def act(self, observation: np.ndarray, step: int, mixed: bool = True) -> np.ndarray:
+        """Sampled actions, `mixed` with random ones as the schedule says.
+
+        They depend on the last update, so this waits for it.
+        """
         acting = [self._leaves[number] for number in self._acting]
         if self._place is not None:
             acting = on_first(acting)  # all of them would take longer, and say the same
-        tree, mix = self._acting_tree, self._uniform_mix
+        tree, mix = self._acting_tree, self._uniform_mix if mixed else 0.0
         return np.asarray(act(tree, mix, acting, observation, self.seed, step))
 
     def mode(self) -> Act:
