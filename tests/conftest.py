@@ -1,6 +1,8 @@
 """Settings of every test, and agents small enough to learn within one."""
 
+import contextlib
 import os
+import signal
 from collections.abc import Iterator
 
 import jax
@@ -25,6 +27,27 @@ def forgotten_programs() -> Iterator[None]:
     """A thousand tests' compiled programs would take gigabytes; those of a file go with it."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture
+def stopped_before(monkeypatch: pytest.MonkeyPatch):
+    """with stopped_before(OnlineRun, 33): a signal comes before that step of a run of that kind."""
+    from phimu.errors import Stopped
+
+    @contextlib.contextmanager
+    def within(kind: type, step: int) -> Iterator[None]:
+        advance = kind.advance
+
+        def until(self, *arguments):
+            if self.step >= step:
+                raise Stopped(signal.SIGTERM)
+            advance(self, *arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "advance", until)
+            yield
+
+    return within
 
 
 @pytest.fixture(scope="session")

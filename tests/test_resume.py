@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from phimu import Model
 from phimu.cli import main
 from phimu.data.sets.arrays import from_arrays
-from phimu.errors import InputError, Stopped
+from phimu.errors import InputError
 from phimu.runs import checkpoint
 from phimu.session import order_of
 from phimu.training.offline import OfflineRun
@@ -48,18 +48,6 @@ def train(source: str, words: str, run: Path) -> int:
     return main(["train", *source.split(), *words.split(), "--run-dir", str(run)])
 
 
-def stopped_at(patch: pytest.MonkeyPatch, kind: type, step: int) -> None:
-    """A signal that comes before this step."""
-    advance = kind.advance
-
-    def until(self, *arguments):
-        if self.step >= step:
-            raise Stopped(signal.SIGTERM)
-        advance(self, *arguments)
-
-    patch.setattr(kind, "advance", until)
-
-
 def everything(run: Path) -> dict[str, bytes]:
     """Agent, facts, metrics, and the replay buffer whichever files it lies in."""
     saved = checkpoint.load(run / "checkpoint", pytest.fail)
@@ -84,11 +72,10 @@ def change_manifest(run: Path, **changes: object) -> None:
     (run / "manifest.json").write_text(json.dumps(values))
 
 
-def test_online_it_goes_on_to_the_bit(tmp_path: Path, monkeypatch, capsys):
+def test_online_it_goes_on_to_the_bit(tmp_path: Path, stopped_before, capsys):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert train("", ONLINE, whole) == 0
-    with monkeypatch.context() as patch:
-        stopped_at(patch, OnlineRun, 33)
+    with stopped_before(OnlineRun, 33):
         assert train("", ONLINE, broken) == 128 + signal.SIGTERM
         assert "re-run to resume" in capsys.readouterr().err
     assert main(["resume", str(broken), "--quiet"]) == 0
@@ -100,12 +87,11 @@ def test_online_it_goes_on_to_the_bit(tmp_path: Path, monkeypatch, capsys):
     assert "Already trained to step 60" in capsys.readouterr().err
 
 
-def test_steps_make_it_longer_and_are_remembered(tmp_path: Path, monkeypatch, capsys):
+def test_steps_make_it_longer_and_are_remembered(tmp_path: Path, stopped_before):
     whole, short = tmp_path / "whole", tmp_path / "short"
     assert train("", ONLINE, whole) == 0
     assert train("", ONLINE.replace("--steps 60", "--steps 41"), short) == 0
-    with monkeypatch.context() as patch:
-        stopped_at(patch, OnlineRun, 50)
+    with stopped_before(OnlineRun, 50):
         assert main(["resume", str(short), "--steps", "60", "--quiet"]) == 143
     assert main(["resume", str(short), "--quiet"]) == 0
     assert everything(short) == everything(whole)
@@ -113,14 +99,13 @@ def test_steps_make_it_longer_and_are_remembered(tmp_path: Path, monkeypatch, ca
 
 @pytest.mark.parametrize("step", [12, 41, 70])  # in each phase: phi, behaviour, policy
 def test_on_logged_data_it_goes_on_to_the_bit_from_any_directory(
-    step: int, tmp_path: Path, logged: Path, monkeypatch, capsys
+    step: int, tmp_path: Path, logged: Path, monkeypatch, stopped_before
 ):
     """The source was named relative to another directory than that of `resume`."""
     monkeypatch.chdir(logged.parent)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert train("swings.npz", LOGGED, whole) == 0
-    with monkeypatch.context() as patch:
-        stopped_at(patch, OfflineRun, step)
+    with stopped_before(OfflineRun, step):
         assert train("swings.npz", LOGGED, broken) == 128 + signal.SIGTERM
     monkeypatch.chdir(tmp_path)
     assert main(["resume", "broken", "--quiet"]) == 0
@@ -134,12 +119,11 @@ def test_on_logged_data_it_goes_on_to_the_bit_from_any_directory(
 
 
 def test_data_that_was_moved_is_one_sentence_with_the_fix(
-    tmp_path: Path, logged: Path, monkeypatch, capsys
+    tmp_path: Path, logged: Path, stopped_before, capsys
 ):
     whole, run = tmp_path / "whole", tmp_path / "run"
     assert train(str(logged), LOGGED, whole) == 0
-    with monkeypatch.context() as patch:
-        stopped_at(patch, OfflineRun, 12)
+    with stopped_before(OfflineRun, 12):
         assert train(str(logged), LOGGED, run) == 128 + signal.SIGTERM
     moved = logged.rename(tmp_path / "elsewhere.npz")
     before = everything(run)

@@ -13,7 +13,7 @@ import pytest
 from phimu import Model
 from phimu.agents import AGENTS, Entry
 from phimu.cli import main
-from phimu.errors import InputError, Stopped
+from phimu.errors import InputError
 from phimu.representation import REPRESENTATIONS
 from phimu.runs import checkpoint
 from phimu.training.offline import OfflineRun
@@ -44,17 +44,6 @@ def logged(tmp_path: Path) -> Path:
     return path
 
 
-def stop_at(patch: pytest.MonkeyPatch, kind: type, step: int) -> None:
-    advance = kind.advance
-
-    def until(self, *arguments):
-        if self.step >= step:
-            raise Stopped(signal.SIGTERM)
-        advance(self, *arguments)
-
-    patch.setattr(kind, "advance", until)
-
-
 def everything(run: Path) -> dict[str, bytes]:
     """What was learned, and what was said of it."""
     saved = checkpoint.load(run / "checkpoint", pytest.fail)
@@ -63,12 +52,11 @@ def everything(run: Path) -> dict[str, bytes]:
     return arrays | {"metrics": (run / "metrics.jsonl").read_bytes()}
 
 
-def trained(words: list[str], kind: type, stop: int, tmp_path: Path, patch) -> Path:
+def trained(words: list[str], kind: type, stop: int, tmp_path: Path, stopped_before) -> Path:
     """A run, after it was found that one that is stopped and resumed ends with the same bits."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert main(["train", *words, *OFTEN, "--run-dir", str(whole)]) == 0
-    with patch.context() as context:
-        stop_at(context, kind, stop)
+    with stopped_before(kind, stop):
         code = main(["train", *words, *OFTEN, "--run-dir", str(broken)])
         assert code == 128 + signal.SIGTERM
     assert main(["resume", str(broken), "--quiet"]) == 0
@@ -89,9 +77,9 @@ def evaluated(run: Path | str, capsys: pytest.CaptureFixture[str], *words: str) 
 # The agent
 
 
-def test_the_agent_on_the_command_line(tmp_path: Path, monkeypatch, capsys):
+def test_the_agent_on_the_command_line(tmp_path: Path, stopped_before, capsys):
     words = f"{PROBE} --agent toy --steps 300 --evaluate-every 100 --temperature 0.05".split()
-    run = trained(words, OnlineRun, 130, tmp_path, monkeypatch)
+    run = trained(words, OnlineRun, 130, tmp_path, stopped_before)
     found = evaluated(run, capsys, "--episodes", "20")
     assert (found["agent"], found["step"]) == ("toy", 300)
     random = evaluated(PROBE, capsys, "--policy", "random", "--episodes", "20")
@@ -106,9 +94,9 @@ def test_the_agent_on_the_command_line(tmp_path: Path, monkeypatch, capsys):
     assert "discount" in capsys.readouterr().err
 
 
-def test_the_agent_on_logged_data(tmp_path: Path, logged: Path, monkeypatch, capsys):
+def test_the_agent_on_logged_data(tmp_path: Path, logged: Path, stopped_before, capsys):
     words = f"{logged} --agent toy --steps 300 --evaluate-every 100".split()
-    run = trained(words, OfflineRun, 130, tmp_path, monkeypatch)
+    run = trained(words, OfflineRun, 130, tmp_path, stopped_before)
     found = evaluated(run, capsys, "--episodes", "20")
     random = evaluated(PROBE, capsys, "--policy", "random", "--episodes", "20")
     assert found["return"] > random["return"] / 4
@@ -159,10 +147,10 @@ def test_an_agent_learns_only_from_what_its_line_says(monkeypatch, capsys):
 # The representation
 
 
-def test_the_representation_on_the_command_line(tmp_path: Path, monkeypatch, capsys):
+def test_the_representation_on_the_command_line(tmp_path: Path, stopped_before, capsys):
     words = f"{PROBE} --agent ctrl-ucb-m --representation toy --steps 120 --evaluate-every 60"
     words += " --learning-starts 40 --feature-dim 6 --bonus-scale 1 --refresh-every 30"
-    run = trained([*words.split(), *NARROW_FLAGS], OnlineRun, 77, tmp_path, monkeypatch)
+    run = trained([*words.split(), *NARROW_FLAGS], OnlineRun, 77, tmp_path, stopped_before)
     assert evaluated(run, capsys, "--episodes", "1")["step"] == 120
     config = json.loads((run / "config.json").read_bytes())
     chosen = {"kind": "toy", "feature_dim": 6, "toy_rate": 0.1}
@@ -178,11 +166,11 @@ def test_the_representation_on_the_command_line(tmp_path: Path, monkeypatch, cap
     assert "representation is 'tyo': choose one of contrastive, toy" in capsys.readouterr().err
 
 
-def test_the_representation_on_logged_data(tmp_path: Path, logged: Path, monkeypatch):
+def test_the_representation_on_logged_data(tmp_path: Path, logged: Path, stopped_before):
     words = f"{logged} --agent ctrl-lcb --representation toy --steps 30 --evaluate-every 15"
     words += " --representation-updates 60 --behaviour-updates 20 --behaviour-sizes 8"
     words += " --penalty-kernel 16 0.5"
-    run = trained([*words.split(), *NARROW_FLAGS], OfflineRun, 95, tmp_path, monkeypatch)
+    run = trained([*words.split(), *NARROW_FLAGS], OfflineRun, 95, tmp_path, stopped_before)
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = [row["toy_loss"] for row in rows if row["kind"] == "representation"]
     assert losses[-1] < losses[0]

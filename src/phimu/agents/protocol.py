@@ -20,7 +20,11 @@ class Phase(NamedTuple):
 
     name: str = "policy"
     updates: int = 0  # on logged data how many, online how many a round; 0: as many as asked
-    begin_every: int = 0  # updates between two calls of `begin`; 0: once
+    begin_every: int = 0  # updates of it between two calls of `begin`; 0: once
+
+    def since_begin(self, done: int) -> int:
+        """How many of its first `done` updates came after the last `begin`; 0: the next is due."""
+        return done % self.begin_every if self.begin_every else done
 
 
 class Policy(Protocol):
@@ -61,7 +65,9 @@ def begin(
 ) -> tuple[State, Store]:
     """What is computed outside of updates: a covariance, statistics, columns of the store.
 
-    It runs before a phase, every `begin_every` updates, and again where a run is resumed.
+    It runs before a phase and every `begin_every` updates of it. Columns are not saved: where a run
+    on logged data is resumed it runs once more for them alone, so they may depend on nothing that
+    the phase changes.
     """
     own = getattr(agent, "begin", None)
     return (state, store) if own is None else own(phase, state, store, normaliser, rng)

@@ -217,13 +217,16 @@ class Learner:
         """One of the agent's queries, on observations as the environment gives them."""
         return np.asarray(query(self.agent, name, self.state, *arrays))
 
-    def begin(self, phase: str, store: Store, step: int) -> Store:
-        """What the agent computes outside of updates; the store with any columns it adds."""
+    def begin(self, phase: str, store: Store, step: int, columns_only: bool = False) -> Store:
+        """What the agent computes outside of updates; the store with any columns it adds.
+
+        `columns_only` leaves the state as it is.
+        """
         state = self.state
         draws = key if isinstance(store, DeviceSet) else stream
         rng: Any = draws(self.seed, REFRESH, step)
         agent, store = protocol.begin(self.agent, phase, state.agent, store, state.normaliser, rng)
-        if agent is not state.agent:
+        if agent is not state.agent and not columns_only:
             self.state = LearnerState(state.normaliser, agent)
         return store
 

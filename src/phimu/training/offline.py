@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.agents import protocol
+from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Schedule
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import LoggedDataset
@@ -59,7 +60,7 @@ class OfflineRun:
         self.learner = Learner(agent, spec, schedule, seed)
         self.step = 0  # updates of all phases
         self._together = 1  # updates in a call
-        self._begun: tuple[str, DeviceSet] | None = None  # a phase and its columns
+        self._begun: tuple[Phase, DeviceSet] | None = None  # a phase and its columns
         self._set: DeviceSet | None = None
         if data is not None:
             self._set = DeviceSet(data.transitions, spec, schedule.batch_size)
@@ -78,14 +79,14 @@ class OfflineRun:
     def preparation(self) -> int:
         return preparation(self.agent)
 
-    def _phase_of(self, update: int) -> tuple[str, int, int | None]:
-        """The phase of this update, its number in it, and how many there are, if that is set."""
+    def _phase_of(self, update: int) -> tuple[Phase, int]:
+        """The phase of this update, and its number in it; the last phase has no end."""
         *before, last = protocol.phases(self.agent)
         for phase in before:
             if update < phase.updates:
-                return phase.name, update, phase.updates
+                return phase, update
             update -= phase.updates
-        return last.name, update, None
+        return last._replace(updates=0), update
 
     @property
     def clock(self) -> int:
@@ -95,8 +96,8 @@ class OfflineRun:
     @property
     def kind(self) -> str:
         """Of the rows of metrics: "train" is the policy's."""
-        name, _, count = self._phase_of(self.step - 1)
-        return "train" if count is None else name
+        phase, _ = self._phase_of(self.step - 1)
+        return phase.name if phase.updates else "train"
 
     def advance(
         self, until: int, beginning: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -105,35 +106,37 @@ class OfflineRun:
 
         What a phase computes first may take minutes; `beginning` may break that off.
         """
-        phase, due = self._next(until)
         if self._set is None:
             raise InputError("This run has no data to learn from: name its set again.")
-        if self._begun is None or self._begun[0] != phase:
+        phase, done = self._phase_of(self.step)
+        since = phase.since_begin(done)
+        if self._begun is None or not since:
             self._begun = None  # frees the columns of the phase before
             with beginning():
-                columns: Any = self.learner.begin(phase, self._set, self.step)
+                columns: Any = self.learner.begin(
+                    phase.name, self._set, self.step - since, columns_only=since > 0
+                )
             self._begun = phase, columns
-        count = min(self._together, due)
+        count = min(self._together, until - self.step, *self._until_due(phase, done))
         began = time.monotonic()
-        self.step += self.learner.learn_from(phase, self._begun[1], self.step, count)
+        self.step += self.learner.learn_from(phase.name, self._begun[1], self.step, count)
         self.check()
         if time.monotonic() - began < SECONDS / 2 and count == self._together:
             self._together *= 2
 
-    def _next(self, until: int) -> tuple[str, int]:
-        """The phase of the next update, and how many there are until something is due."""
-        phase, done, count = self._phase_of(self.step)
+    def _until_due(self, phase: Phase, done: int) -> list[int]:
+        """How many updates there are until something else comes first."""
         schedule = self.schedule
-        every = (schedule.log_every, schedule.checkpoint_every, schedule.evaluate_every)
-        left = [n - done % n for n in every if n] + [until - self.step]
-        return phase, min(left if count is None else [*left, count - done])
+        every = schedule.log_every, schedule.checkpoint_every, schedule.evaluate_every
+        left = [n - done % n for n in (*every, phase.begin_every) if n]
+        return [*left, phase.updates - done] if phase.updates else left
 
     def check(self) -> None:
         """NotFinite with its batch if a number in the last update was not finite."""
         if self._begun is None or all(np.isfinite(x) for x in self.metrics.values()):
             return
         phase, data = self._begun
-        drawn = protocol.draw(self.agent, phase, data, key(self.seed, UPDATE, self.step - 1))
+        drawn = protocol.draw(self.agent, phase.name, data, key(self.seed, UPDATE, self.step - 1))
         raise self.learner.fault(drawn, self.step)
 
     def policy(self) -> Act:

@@ -65,8 +65,7 @@ class OnlineRun:
         self.step += 1
         collection = self.collection
         if self.step >= collection.learning_starts and self.step % collection.train_freq == 0:
-            for phase in protocol.phases(self.agent):
-                self._learn(phase, phase.updates or collection.gradient_steps)
+            self._learn()
             self._prepare()
         if terminated or truncated:
             self.returns = [*self.returns[-9:], self._return]
@@ -106,23 +105,29 @@ class OnlineRun:
         """Wait for the last update; NotFinite with its batch if a number in it was not finite."""
         self.learner.check(self.step)
 
-    def _learn(self, phase: Phase, count: int) -> None:
-        """So many updates, in one compiled call where the agent begins nothing anew between."""
-        room = min(count, MOST)
-        while count:
-            together = min(room, count, self._until_begin(phase))
+    def _learn(self) -> None:
+        """A round of updates: of each phase so many, and then of the next."""
+        phases = protocol.phases(self.agent)
+        counts = [phase.updates or self.collection.gradient_steps for phase in phases]
+        rounds = self.updates // sum(counts)
+        for phase, count in zip(phases, counts, strict=True):
+            self._learn_phase(phase, rounds * count, count)
+
+    def _learn_phase(self, phase: Phase, done: int, count: int) -> None:
+        """Updates from number `done` of the phase on, in one compiled call where none begins it."""
+        room, end = min(count, MOST), done + count
+        while done < end:
+            since = phase.since_begin(done)
+            together = min(
+                room, end - done, phase.begin_every - since if phase.begin_every else room
+            )
             drawn = [self._drawn(phase, self.updates + number) for number in range(together)]
             self.check()
-            if self._until_begin(phase) == phase.begin_every or not self.updates:
+            if not since:
                 self.learner.begin(phase.name, self.replay, self.updates)
             self.learner.learn(phase.name, self.updates, drawn, room)
             self.updates += together
-            count -= together
-
-    def _until_begin(self, phase: Phase) -> int:
-        """How many updates there are before the next `begin` but one that is due now."""
-        every = phase.begin_every
-        return every - self.updates % every if every else MOST
+            done += together
 
     def _prepare(self) -> None:
         """Draw the next batch while the update computes, so without the transition to come.
