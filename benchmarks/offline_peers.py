@@ -13,15 +13,17 @@ import numpy as np
 
 import our_td3_bc
 import their_td3_bc
+from columns import HOPPER, ROWS, Comparison, compare
 from command import run_peers
 from phimu.agents.td3_bc import Td3Bc
 from phimu.speed.loop import run_child
-from phimu.speed.offline import BATCH, HOPPER, ROWS, WARM, Comparison, compare, random_set
+from phimu.speed.offline import WARM, random_set
 from phimu.training.threads import environment
 from venvs import python_of
 
 # In this order: d3rlpy would take any other torch.
 REQUIREMENTS = (("torch==2.13.0",), ("d3rlpy==2.8.0",))
+BATCH = 256
 VENV = "peers-offline"  # apart from the other peers, whose Gymnasium it need not agree with
 OURS = "td3-bc 256-256"
 

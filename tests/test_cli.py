@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -19,6 +20,8 @@ from phimu.cli import COMMANDS, main
 from phimu.evaluation.episodes import episode_seeds
 from phimu.reports import maze
 from phimu.session import Output, load_run
+from phimu.speed import loop, offline, updates
+from phimu.studies.cost import read_bench
 
 MAZE = "phimu/FourRooms-v0"
 # Short episodes, so that a run of 60 steps has finished ones and an open one at each checkpoint.
@@ -412,18 +415,29 @@ def test_tasks_as_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bench_compares_tasks_with_bare_bodies(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_bench_is_printed_written_and_kept_for_studies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("mujoco", reason="the extra mujoco is not installed")
-    file = tmp_path / "bench.json"
-    assert phimu("bench", "--environments", "--rounds", 1, "--steps", 5, "--json", file) == 0
-    speeds = json.loads(file.read_text())["environments"]
-    assert len(speeds) == 9
-    for row in speeds:
-        ratio = row["steps_per_second"] / row["bare_steps_per_second"]
-        assert row["ratio"] == pytest.approx(ratio)  # of one round
-    assert capsys.readouterr().out.splitlines()[1].split()[-1] == f"{speeds[0]['ratio']:.3g}"
+    """Of the smallest update; a loop's process has tests of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(updates, "CASES", {"sac tiny": updates.Case("sac", 8, 8)})
+    monkeypatch.setattr(updates, "update_speed", partial(updates.update_speed, work=1.0))
+    monkeypatch.setattr(offline, "PLANNERS", {})
+    monkeypatch.setattr(loop, "CASES", ("sac tiny",))
+    timed = loop.LoopSpeed("sac tiny", 100.0, 0.5, 0.01, 7.0, 300.0, 400.0)
+    monkeypatch.setattr(loop, "loop_speed", lambda name, rounds, steps: timed)
+    assert read_bench(None) is None
+    assert phimu("bench", "--rounds", 1, "--json", tmp_path / "bench.json") == 0
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert found["loop"] == [timed._asdict()]
+    (row,) = found["updates"]
+    assert row["share"] == pytest.approx(row["gflops"] / row["peak_gflops"])
+    assert capsys.readouterr().out.splitlines()[1].split()[-1] == f"{row['share']:.3g}"
+    kept = read_bench(None)
+    assert kept == read_bench(tmp_path / "bench.json")
+    assert (kept.memory_mb, kept.start_seconds) == ({"sac": 300.0}, 7.0)
+    assert phimu("bench", "--rounds", 0) == 2
+    assert "rounds is 0: give at least 1." in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of the reader below

@@ -13,6 +13,13 @@ class InputError(Exception):
     exit_code = 2
 
 
+def at_least(least: int, **values: float) -> None:
+    """InputError where one of these, under the names that users know them by, is below it."""
+    for name, value in values.items():
+        if value < least:
+            raise InputError(f"{name} is {value}: give at least {least}.")
+
+
 class Busy(InputError):
     """Another process works in the run directory; later the same command may do."""
 

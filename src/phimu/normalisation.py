@@ -38,7 +38,7 @@ class RunningNormaliser(eqx.Module):
     def of(self, observation: np.ndarray) -> "RunningNormaliser":
         """With the statistics of a whole set [N, observation_dim], which float32 cannot add up."""
         mean, variance = (
-            jnp.asarray(np.asarray(f(observation, axis=0, dtype=np.float64), np.float32))
+            jnp.asarray(f(np.asarray(observation), axis=0, dtype=np.float64).astype(np.float32))
             for f in (np.mean, np.var)
         )
         return self._with(mean, variance, jnp.asarray(len(observation), jnp.float32))

@@ -12,7 +12,7 @@ from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import absolute, is_there, open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import Task, open_task
-from phimu.errors import InputError, NotFinite, Stopped
+from phimu.errors import InputError, NotFinite, Stopped, at_least
 from phimu.evaluation.episodes import evaluate
 from phimu.runs import checkpoint
 from phimu.runs.config import RunConfig, load_config
@@ -36,13 +36,12 @@ SHOWN = ("return", "nce_loss", "nce_accuracy", "bonus", "penalty", "behaviour_lo
 Run = OnlineRun | OfflineRun
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """On standard error, which no other program reads."""
     print(text, file=sys.stderr)
 
 
-def load_run(
-    path: Path, say: Any = _say, data: LoggedDataset | None = None
-) -> tuple[RunConfig, Run]:
+def load_run(path: Path, data: LoggedDataset | None = None) -> tuple[RunConfig, Run]:
     """A finished or broken-off run as it was at its last checkpoint; offline also with data."""
     config = load_config(path)
     saved = checkpoint.load_last(path, say)
@@ -116,8 +115,7 @@ def train(
 
     What cannot begin leaves nothing behind.
     """
-    if order.steps < 1:
-        raise InputError(f"steps is {order.steps}: give at least 1.")
+    at_least(1, steps=order.steps)
     use_devices(devices)
     cache_compilation()
     config, steps, layout = order.config, order.last_step, ""
@@ -127,18 +125,18 @@ def train(
     run = new_run(config, data=data, devices=devices)
     suite = run.task.suite if isinstance(run, OnlineRun) else layout
     path = output.run_dir or config.path(output.runs, suite)
-    with locked(path, _say):
+    with locked(path, say):
         facts = {"threads": threads_in_use(), "devices": devices, **order.facts()}
         directory = open_run(path, config.to_json(), command_line(), facts, order.about)
-        saved = checkpoint.load(directory.checkpoints, say=_say)
+        saved = checkpoint.load(directory.checkpoints, say=say)
         if saved is not None:
-            run.restore(saved, say=_say)
+            run.restore(saved, say=say)
             _compare_sessions(path)
         every = config.schedule.evaluate_every
         due = saved is not None and saved.facts.get("evaluation_due") is True
         due = due and (run.step == steps or run.clock % every == 0)  # not that of a shorter run
         if run.step >= steps and not due:
-            _say(f"Already trained to step {run.step:,}: {path}")
+            say(f"Already trained to step {run.step:,}: {path}")
             return directory
         since = None if saved is None else run.step
         log = _open_log(config, directory, output, since, steps, due)
@@ -188,7 +186,7 @@ def _compare_sessions(path: Path) -> None:
     before, now = sessions(path)[-2:]
     for name in ("threads", "devices"):
         if before.get(name, now[name]) != now[name]:
-            _say(
+            say(
                 f"This run had {name} {before[name]} and now has {now[name]}, which changes "
                 "rounding, so it is not a bit-exact continuation."
             )
@@ -210,13 +208,10 @@ def _open_log(
         redone = due and evaluation and at == since
         return not redone and (at == steps or row.get("updates", at) % (every or 1) == 0)
 
-    return MetricsLog(
-        directory.metrics,
-        since,
-        directory.path / "tensorboard" if output.tensorboard else None,
-        _wandb_options(config, directory, output.wandb),
-        keep,
-    )
+    events = directory.path / "tensorboard" if output.tensorboard else None
+    project = {"project": output.wandb, "dir": str(directory.path), "config": config.to_json()}
+    wandb = None if output.wandb is None else project
+    return MetricsLog(directory.metrics, since, events, wandb, keep)
 
 
 def _save_batch(path: Path, step: int, error: NotFinite) -> str:
@@ -318,11 +313,3 @@ class _Session:
         self.log.sync()
         self.run.save(self.directory.checkpoints, evaluation_due=due)
         add_facts(self.directory.path, {"seconds": round(time.monotonic() - self.began, 1)})
-
-
-def _wandb_options(
-    config: RunConfig, directory: RunDirectory, project: str | None
-) -> dict[str, Any] | None:
-    if project is None:
-        return None
-    return {"project": project, "dir": str(directory.path), "config": config.to_json()}

@@ -70,8 +70,7 @@ Parts = TypeVar("Parts", bound=tuple[Any, ...])
 def override(parts: Parts, changes: Mapping[str, Any]) -> Parts:
     """These settings with some fields changed, by their names alone."""
     left = dict(changes)
-    # A chosen part first: its own fields may be among the changes.
-    changed = [_override(_choose(top, left), left) for top in parts]
+    changed = [_override(top, left) for top in parts]
     if left:
         known, name = names(tuple(changed)), next(iter(left))
         close = difflib.get_close_matches(name, known, n=1)
@@ -81,29 +80,20 @@ def override(parts: Parts, changes: Mapping[str, Any]) -> Parts:
     return make(changed)
 
 
-def _choose(top: Any, left: dict[str, Any]) -> Any:
-    """With the parts that `left` names, each with its defaults unless it was chosen already."""
-    changed = {}
-    for each in fields(top):
-        value = getattr(top, each.name)
-        if choices(each) and isinstance(left.get(each.name), str):
-            wanted = chosen(each, left.pop(each.name))
-            value = value if type(value) is wanted else wanted()
-        if is_dataclass(value):
-            value = _choose(value, left)
-        if value is not getattr(top, each.name):
-            changed[each.name] = value
-    return replace(top, **changed)
-
-
 def _override(top: Any, left: dict[str, Any]) -> Any:
+    """With what is in `left`, which is taken out of it.
+
+    A part that it names has its defaults unless it was chosen already, and then its own changes.
+    """
     changed = {}
     for each in fields(top):
-        value = getattr(top, each.name)
+        value = before = getattr(top, each.name)
         if each.name in left and _settable(each, value):
-            changed[each.name] = left.pop(each.name)
-        elif is_dataclass(value):
-            changed[each.name] = _override(value, left)
+            value = left.pop(each.name)
+            if choices(each) and isinstance(value, str):
+                wanted = chosen(each, value)
+                value = before if type(before) is wanted else wanted()
+        changed[each.name] = _override(value, left) if is_dataclass(value) else value
     return replace(top, **changed)
 
 
@@ -112,11 +102,8 @@ def read(parts: Parts, texts: Mapping[str, str]) -> Parts:
 
     8,8 is a tuple, none is None.
     """
-    every = [each for top in parts for each, _ in walk(top)]
-    chosen_parts = {
-        each.name: texts[each.name] for each in every if choices(each) and each.name in texts
-    }
-    parts = override(parts, chosen_parts)
+    every = [each.name for top in parts for each, _ in walk(top) if choices(each)]
+    parts = override(parts, {name: texts[name] for name in every if name in texts})
     hints = {name: hint for top in parts for name, hint in _hints(top)}
     plain = {name: text for name, text in texts.items() if name in hints}
     return override(parts, {name: _value(name, hints[name], text) for name, text in plain.items()})

@@ -74,8 +74,9 @@ def test_an_update_sees_observations_by_the_set_statistics(walk):
     after = []
     for data in (walk, larger):
         learner = Learner(AGENT, walk.spec, LOGGED_NORMALISED, seed=0)
-        learner.normalise_by(data.observations)
-        everything, seen = np.asarray(data.observations, np.float64), learner.state.normaliser
+        observations = data.latest(len(data)).observation
+        learner.normalise_by(observations)
+        everything, seen = np.asarray(observations, np.float64), learner.state.normaliser
         np.testing.assert_allclose(seen.mean, everything.mean(axis=0), atol=1e-6)
         np.testing.assert_allclose(seen.variance, everything.var(axis=0), rtol=1e-6)
         assert learner.learn_from("behaviour", data, 0, 1) == 1

@@ -53,7 +53,7 @@ def random_set(rows: int, spec: Spec = SPEC, seed: int = 0) -> Transitions:
 def learner_of(agent: CtrlLcb, data: DeviceSet, state: LearnerState | None = None) -> Learner:
     """A learner that sees observations by the statistics of the set, from a state if given."""
     learner = Learner(agent, SPEC, LOGGED_NORMALISED, seed=0)
-    learner.normalise_by(data.observations)
+    learner.normalise_by(data.latest(len(data)).observation)
     if state is not None:
         learner.state = jax.tree.map(jnp.copy, state)  # updates take their state away
     return learner

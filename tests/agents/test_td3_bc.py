@@ -57,7 +57,7 @@ def q_values(critic, observation, action):
 
 def by_statistics(data):
     """The normaliser of a run on this set."""
-    return RunningNormaliser(data.spec.observation_dim).of(data.observations)
+    return RunningNormaliser(data.spec.observation_dim).of(data.latest(len(data)).observation)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,8 @@ def step(walk, learn_once):
     slowly = state.slowly._replace(actor=actor, slow_actor=slow_actor, slow_critic=slow_critic)
     learn = jax.jit(learn_once, static_argnums=(0, 1))
     state, steps = state._replace(critic=critic, slowly=slowly), []
-    everything, seen_by = np.asarray(walk.observations, np.float64), by_statistics(walk)
+    everything = np.asarray(walk.latest(len(walk)).observation, np.float64)
+    seen_by = by_statistics(walk)
     for number in (1, 2):
         key = jax.random.PRNGKey(number)
         drawn = split(walk.sample(key).rows, walk.spec)

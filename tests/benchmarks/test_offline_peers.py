@@ -5,9 +5,11 @@ import pytest
 
 import offline_peers
 import our_td3_bc
+from columns import HOPPER
+from offline_peers import BATCH
 from phimu.agents.td3_bc import Td3Bc
 from phimu.errors import InputError
-from phimu.speed.offline import BATCH, HOPPER, random_set
+from phimu.speed.offline import random_set
 
 
 def test_theirs_runs_in_turns_with_ours(monkeypatch, fake_venv):

@@ -1,4 +1,4 @@
-"""Updates on logged data: what is counted, and how two are compared."""
+"""Updates on logged data: what is counted."""
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from phimu.representation.negatives import Negatives
 from phimu.settings import override
 from phimu.speed import offline, updates
 from phimu.speed.updates import Product
+from phimu.types import Spec
 
 AGENT = CtrlLcb(
     representation=Contrastive(
@@ -25,6 +26,7 @@ AGENT = CtrlLcb(
     planner=SoftActorCritic(critic_width=16, actor_sizes=(16,)),
 )
 TINY = Preset(AGENT, LOGGED)
+HOPPER = Spec(observation_dim=11, action_dim=3)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -36,7 +38,7 @@ def quick_to_compile():
 
 
 def test_a_set_of_noise_has_whole_episodes():
-    rows = offline.random_set(offline.HOPPER, 3_000)
+    rows = offline.random_set(HOPPER, 3_000)
     assert rows.observation.shape == (3_000, 11)
     assert rows.episode[-1] == 2
     assert np.flatnonzero(rows.truncated).tolist() == [999, 1_999, 2_999]
@@ -47,7 +49,7 @@ def test_a_set_of_noise_has_whole_episodes():
 
 def test_columns_save_one_pass_of_phi_and_its_penalty():
     """phi on (11 + 3) of 16-8 for a batch of 256, and its product with the whitening."""
-    rows = offline.random_set(offline.HOPPER, 1_000)
+    rows = offline.random_set(HOPPER, 1_000)
     kept = offline.Timed(TINY, rows).products()
     none = offline.Timed(override(TINY, {"precompute": False}), rows).products()
     assert not kept - none
@@ -61,35 +63,3 @@ def test_the_planner_is_compared_with_its_own_products(monkeypatch):
     assert found.name == "ctrl-lcb 256-256-256, policy"
     assert found.gflops == pytest.approx(found.gflop / found.milliseconds * 1e3)
     assert found.share == pytest.approx(found.gflops / 10.0)
-
-
-def test_two_are_timed_in_turns(monkeypatch):
-    monkeypatch.setattr(
-        offline, "_chosen", lambda name: override(TINY, {"precompute": name == "kept"})
-    )
-    job = {"names": ["kept", "none"], "rounds": 2, "steps": 3, "rows": 1_000}
-    seconds = np.array(offline.measure(job)["seconds"])
-    assert seconds.shape == (2, 2, 2)
-    assert (seconds > 0).all()
-
-
-def test_the_quickest_rounds_and_the_median_ratio_count():
-    wall = [(2.0, 3.0), (1.0, 4.0), (4.0, 20.0)]
-    rounds = [((own, 0.5), (theirs, 3.0)) for own, theirs in wall]
-    assert offline.compare(("a", "b"), 100, rounds) == ("a", 100.0, "b", 100 / 3, 4.0, 6.0)
-
-
-def test_columns_are_compared_with_none_for_each_planner(monkeypatch):
-    asked = []
-
-    def ours(names, rounds, steps, rows):
-        asked.append((names, rows))
-        return [[[1.0, 2.0], [3.0, 8.0]]] * rounds
-
-    monkeypatch.setattr(offline, "run_ours", ours)
-    found = offline.offline_speeds(rounds=2, steps=10, rows=1_000)
-    first, second = offline.PLANNERS
-    assert found[0].name == f"{first}, columns computed once"
-    assert found[1].other == f"{second}, phi computed for each batch"
-    assert [(row.ratio, row.processor_ratio) for row in found] == [(3.0, 4.0)] * 2
-    assert asked == [([row.name, row.other], 1_000) for row in found]

@@ -14,7 +14,7 @@ from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Preset, Presets
 from phimu.confidence import Elliptical, Kernel, kernel, median_distance
 from phimu.data.device_set import DeviceSet
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.networks import TanhGaussian
 from phimu.planning.behaviour import (
     CLONED_QUICKLY,
@@ -66,10 +66,7 @@ class CtrlLcb:
     """Keep phi(s, a) of the whole dataset: faster, for 4 bytes a row and component of phi."""
 
     def __post_init__(self) -> None:
-        if self.representation_updates < 1:
-            raise InputError(
-                f"representation_updates is {self.representation_updates}: give at least 1."
-            )
+        at_least(1, representation_updates=self.representation_updates)
         if self.penalty_kernel is not None and min(self.penalty_kernel) <= 0:
             raise InputError(
                 f"penalty_kernel is {self.penalty_kernel}: give a number of features and a width, "

@@ -3,15 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.networks import Precision
-
-
-def at_least(part: Any, least: dict[str, int]) -> None:
-    """InputError where a field is below its least value."""
-    for name, value in least.items():
-        if getattr(part, name) < value:
-            raise InputError(f"{name} is {getattr(part, name)}: give at least {value}.")
 
 
 @dataclass(frozen=True)
@@ -30,12 +23,10 @@ class Collection:
     """epsilon: the share of uniformly random actions while collecting."""
 
     def __post_init__(self) -> None:
-        at_least(self, dict.fromkeys(_COUNTS, 1))
+        shares = {"uniform_mix"}
+        at_least(1, **{name: value for name, value in vars(self).items() if name not in shares})
         if not 0 <= self.uniform_mix <= 1:
             raise InputError(f"uniform_mix is {self.uniform_mix}: give a share from 0 to 1.")
-
-
-_COUNTS = ("learning_starts", "buffer_size", "train_freq", "gradient_steps")
 
 
 @dataclass(frozen=True)
@@ -61,16 +52,11 @@ class Schedule:
     """Environment steps, or updates, between two rows of training metrics."""
 
     def __post_init__(self) -> None:
-        at_least(self, _LEAST)
+        at_least(0, evaluate_every=self.evaluate_every)
+        counts = ("evaluation_episodes", "checkpoint_every", "log_every")
+        at_least(1, **{name: getattr(self, name) for name in counts})
+        at_least(2, batch_size=self.batch_size)  # in-batch negatives need another row
 
-
-_LEAST = {
-    "batch_size": 2,  # in-batch negatives need another row
-    "evaluate_every": 0,
-    "evaluation_episodes": 1,
-    "checkpoint_every": 1,
-    "log_every": 1,
-}
 
 LOGGED = Schedule(collection=None, evaluate_every=10_000, log_every=1_000)
 LOGGED_NORMALISED = replace(LOGGED, normalise_observations=True)

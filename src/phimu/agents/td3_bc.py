@@ -11,7 +11,7 @@ import optax
 from phimu.agents import schedule
 from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.networks import Deterministic, norm, polyak
 from phimu.planning.critics import Twin, smaller, twin, values
 from phimu.types import Batch, Feed, Metrics, Spec
@@ -62,8 +62,7 @@ class Td3Bc:
     def __post_init__(self) -> None:
         if not 0 <= self.discount < 1:
             raise InputError(f"discount is {self.discount}: give a number from 0 to below 1.")
-        if self.actor_every < 1:
-            raise InputError(f"actor_every is {self.actor_every}: give at least 1.")
+        at_least(1, actor_every=self.actor_every)
 
     def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
         return optax.adam(self.actor_learning_rate), optax.adam(self.critic_learning_rate)

@@ -9,61 +9,44 @@ from rich.console import Console
 from rich.table import Table
 
 from phimu.cli.arguments import command, plain_table
-from phimu.errors import InputError
+from phimu.errors import at_least
 from phimu.runs.files import write_atomically
-from phimu.speed import environments, loop, offline, updates
+from phimu.speed import loop, offline, updates
 from phimu.studies import cost
 from phimu.training.threads import threads_in_use
 
-PLAIN = ["updates", "loop", "environments"]  # without a flag
 
-
-@command("phimu bench", tyro.conf.FlagCreatePairsOff)
+@command("phimu bench")
 def main(
-    environments_only: Annotated[bool, tyro.conf.arg(name="environments")] = False,
-    offline_only: Annotated[bool, tyro.conf.arg(name="offline")] = False,
     rounds: int = 9,
     steps: int = 1_000,
     json_file: Annotated[Path | None, tyro.conf.arg(name="json")] = None,
 ) -> None:
-    """Measure updates, the whole training loop and tasks; or only the parts that are named.
+    """Measure updates and the whole training loop; studies estimate their time by the last result.
 
     Updates are compared with the machine's own matrix products, the loop on HalfCheetah-v5 with its
-    updates, tasks with the bare bodies below them. Speeds depend on who else uses the machine;
-    ratios, taken in turns within one run, hardly. Each part is printed when it is done; the updates
-    take minutes, so does the loop.
+    updates. Speeds depend on who else uses the machine; ratios, taken in turns within one run,
+    hardly. Each part is printed when it is done, which takes minutes.
 
     Args:
-        environments_only: tasks against bare bodies, in a minute.
-        offline_only: updates on logged data: CTRL-LCB's planner with phi of all rows computed once
-            against phi computed for each batch; on one thread. A round takes about two minutes.
-        rounds: how often each thing is timed; the quickest round counts, of tasks the median ratio.
-        steps: environment steps in a round; with --offline, updates.
+        rounds: how often each thing is timed; the quickest round counts.
+        steps: environment steps in a round.
         json_file: also write the numbers into this file.
     """
-    if min(rounds, steps) < 1:
-        raise InputError(f"rounds is {rounds} and steps is {steps}: give at least 1 of each.")
-    flags = {"environments": environments_only, "offline": offline_only}
-    plain: dict[str, Any] = {"threads": threads_in_use()}
-    for part in [name for name, asked in flags.items() if asked] or PLAIN:
-        found = _measure(part, rounds, steps)
-        Console(width=200).print(as_table(found), "")
-        plain[part] = [row._asdict() for row in found]
-        if json_file is not None:
-            write_atomically(json_file, json.dumps(plain, indent=2).encode() + b"\n")
-    if set(PLAIN) <= plain.keys():
-        cost.record(plain)
+    at_least(1, rounds=rounds, steps=steps)
+    online = [updates.update_speed(name, rounds) for name in updates.CASES]
+    logged = [offline.planner_speed(name, rounds) for name in offline.PLANNERS]
+    found: dict[str, Any] = {"threads": threads_in_use()}
+    found["updates"] = _shown(online + logged)
+    found["loop"] = _shown([loop.loop_speed(name, rounds, steps) for name in loop.CASES])
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(found, indent=2).encode() + b"\n")
+    cost.record(found)
 
 
-def _measure(part: str, rounds: int, steps: int) -> list[Any]:
-    if part == "updates":
-        online = [updates.update_speed(name, rounds) for name in updates.CASES]
-        return online + [offline.planner_speed(name, rounds) for name in offline.PLANNERS]
-    if part == "loop":
-        return [loop.loop_speed(name, rounds, steps) for name in loop.CASES]
-    if part == "environments":
-        return environments.environment_speeds(rounds, steps)
-    return offline.offline_speeds(rounds, steps)
+def _shown(rows: list[Any]) -> list[dict[str, Any]]:
+    Console(width=200).print(as_table(rows), "")
+    return [row._asdict() for row in rows]
 
 
 def as_table(rows: list[Any]) -> Table:

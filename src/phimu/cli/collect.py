@@ -1,7 +1,6 @@
 """`phimu data collect`, `join` and `replay`: datasets from policies, from others, from runs."""
 
 import json
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from phimu.runs.config import load_config
 from phimu.runs.files import fingerprint
 from phimu.runs.progress import Progress
 from phimu.runs.stopping import stop_requests
+from phimu.session import say
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _actor(
         return task, random_actions(task.spec), "uniformly random actions"
     if path.is_dir():
         config = load_config(path)
-        saved = checkpoint.load_last(path, _say)
+        saved = checkpoint.load_last(path, say)
         task = open_task(task_id, **(options or config.task_options))
         trained = open_task(config.task, **config.task_options)
         dense = policy_of_run(config, saved, trained.spec)
@@ -177,14 +177,10 @@ def replay(
     """
     check_out(target.out, target.layout)
     config = load_config(run)
-    saved = checkpoint.load_last(run, _say)
+    saved = checkpoint.load_last(run, say)
     task = open_task(config.task, **config.task_options)
     rows = replay_of_run(config, saved, task.spec, until)
     end = saved.step if until is None else min(until, saved.step)
     words = f"replay buffer of {config.agent} on {config.task}, seed {config.seed}, to step {end}"
     print(json.dumps(target.save(rows, origin_of(task, target.out, words))))
     task.close()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)

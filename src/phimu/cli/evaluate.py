@@ -14,9 +14,8 @@ from phimu.cli.train import task_options
 from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import open_set
 from phimu.environments.task import open_task
-from phimu.errors import InputError
-from phimu.evaluation.episodes import evaluate, random_policy
-from phimu.evaluation.film import check_video, film
+from phimu.errors import InputError, at_least
+from phimu.evaluation.episodes import check_video, evaluate, film, random_policy
 from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate
 from phimu.evaluation.probes import probe as linear_in_phi
 from phimu.runs.config import RunConfig
@@ -55,8 +54,7 @@ def main(
         data: estimate the run's value from this logged data, d4rl:FILE, minari:ID or an .npz.
         fqe_updates: of the Q that is fitted to the data; a thousand takes some seconds.
     """
-    if episodes < 1:
-        raise InputError(f"episodes is {episodes}: give at least 1.")  # before anything is loaded
+    at_least(1, episodes=episodes)  # before anything is loaded
     if video is not None:
         check_video(video)
     if data is not None:
@@ -89,8 +87,7 @@ def main(
 
 def _estimates(path: Path, source: str, count: int, seed: int) -> dict[str, Any]:
     """Of the run's mode action, from logged data alone."""
-    if count < 1:
-        raise InputError(f"fqe-updates is {count}: give at least 1.")  # before the data is read
+    at_least(1, **{"fqe-updates": count})  # before the data is read
     logged = open_set(source)
     config, run = _run_on_data(path, logged)
     fitted = FittedQ(discount_of(config.settings))

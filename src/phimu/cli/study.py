@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phimu.cli.arguments import command, plain_table
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.reports.rows import gather
 from phimu.reports.statistics import mean_and_std
 from phimu.runs.progress import duration, number
@@ -66,8 +66,7 @@ def main(
         dry_run: list the runs, with the time and memory that they will take, and do nothing.
         bench: what `phimu bench --json FILE` wrote, for that; by default what it last found here.
     """
-    if workers is not None and workers < 1:
-        raise InputError(f"workers is {workers}: give at least 1.")
+    at_least(1, workers=1 if workers is None else workers)
     study = narrow(find_study(name), tasks, agents)
     study = replace(
         study,

@@ -1,5 +1,6 @@
 """`phimu theory`: the paper's theory, run on finite MDPs."""
 
+import json
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -13,8 +14,11 @@ from phimu.finite.experiments.consistency import consistency as measure_consiste
 from phimu.finite.experiments.offline import offline as measure_offline
 from phimu.finite.experiments.online import online as measure_online
 from phimu.finite.experiments.scaling import scaling as measure_scaling
+from phimu.reports.figures import save
+from phimu.reports.markdown import csv_text
 from phimu.reports.theory import figures, tables
-from phimu.reports.theory.report import write
+from phimu.runs.files import write_atomically
+from phimu.runs.provenance import command_line, session_facts
 from phimu.training.compilation import cache_compilation
 
 SUBCOMMANDS = {
@@ -57,9 +61,16 @@ def _run(experiment: Callable[..., list[Any]], arguments: list[str]) -> None:
         ] = Path("theory"),
     ) -> None:
         rows = experiment(**settings)
-        found = getattr(tables, name)(rows)
-        write(out, name, rows, found, getattr(figures, name)(rows))
-        print(found, end="")
+        save(getattr(figures, name)(rows), out / f"{name}.png")
+        cells = ([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+        contents = {
+            "csv": csv_text(rows[0]._fields, cells),
+            "md": getattr(tables, name)(rows),
+            "json": json.dumps(session_facts(command_line()), indent=2) + "\n",
+        }
+        for suffix, content in contents.items():
+            write_atomically(out / f"{name}.{suffix}", content.encode())
+        print(contents["md"], end="")
 
     command.__doc__ = experiment.__doc__
     cache_compilation()

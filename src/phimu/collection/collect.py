@@ -6,13 +6,13 @@ from phimu.collection.dense_policy import DensePolicy, SamplingPolicy, from_acti
 from phimu.data.logged import Transitions
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.runs import checkpoint
 from phimu.runs.config import RunConfig
 from phimu.runs.progress import Progress
 from phimu.runs.stopping import Stop
 from phimu.training.learner import Learner
-from phimu.training.streams import COLLECT, stream
+from phimu.training.streams import COLLECT, check_seed, stream
 from phimu.types import Spec
 
 
@@ -28,10 +28,8 @@ def collect(
 
     Each episode has a stream of its own, so more steps begin with the same episodes.
     """
-    if steps < 1:
-        raise InputError(f"steps is {steps}: give at least 1.")
-    if not 0 <= seed < 2**31:
-        raise InputError(f"seed is {seed}: give a number from 0 to 2147483647.")
+    at_least(1, steps=steps)
+    check_seed(seed)
     replay, stop = Replay(task.spec, steps, 0), stop or Stop()
     episode, over, total = -1, True, 0.0  # the reward of all episodes
     for step in range(steps):

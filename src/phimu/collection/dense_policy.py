@@ -17,13 +17,9 @@ from phimu.types import Spec
 SamplingPolicy = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
-def _elu(x: np.ndarray) -> np.ndarray:
-    return np.where(x > 0, x, np.exp(np.minimum(x, 0)) - 1)
-
-
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
-    "elu": _elu,
+    "elu": lambda x: np.where(x > 0, x, np.exp(np.minimum(x, 0)) - 1),
     "tanh": np.tanh,
 }
 SQUASHES = ("tanh", "clip")

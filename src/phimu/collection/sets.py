@@ -10,7 +10,8 @@ import numpy as np
 
 from phimu.data.logged import LoggedDataset, Transitions
 from phimu.data.sets.checksums import sidecar
-from phimu.data.sets.writing import MINARI_FILE, Origin, write_d4rl, write_minari
+from phimu.data.sets.hdf5 import MINARI_FILE
+from phimu.data.sets.writing import Origin, write_d4rl, write_minari
 from phimu.environments.task import Task
 from phimu.errors import InputError
 from phimu.runs.files import fingerprint, naming, remove, sync_directory, write_atomically

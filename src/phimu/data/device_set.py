@@ -16,7 +16,7 @@ BATCH, OTHERS, STEPS = 2**30, 2**30 + 1, 2**30 + 2
 
 
 class DeviceSet(eqx.Module):
-    """N transitions. Agents may add columns, such as phi(s, a) once phi is frozen."""
+    """N transitions, as a Store. Agents may add columns, such as phi(s, a) once phi is frozen."""
 
     rows: jax.Array  # [N, width], a transition in one piece
     following: jax.Array  # [N] int32: how many rows of the same episode come after this one
@@ -36,23 +36,16 @@ class DeviceSet(eqx.Module):
     def __len__(self) -> int:
         return self.rows.shape[0]
 
-    @property
-    def observations(self) -> np.ndarray:
-        """Of every row [N, observation_dim], on the host; where the device is the CPU, no copy."""
-        return split(np.asarray(self.rows), self.spec).observation
-
     def rows_at(self, start: int | jax.Array, size: int) -> Batch:
         """`size` transitions from row `start` on."""
         return split(jax.lax.dynamic_slice_in_dim(self.rows, start, size), self.spec)
 
     def sample(self, key: jax.Array) -> Sample:
-        """`batch_size` transitions, uniformly and with replacement."""
         index = self._indices(jax.random.fold_in(key, BATCH), self.batch_size)
         columns = {name: column[index] for name, column in self.columns.items()}
         return Sample(self.rows[index], index, columns)
 
     def sample_next(self, size: int, key: jax.Array) -> jax.Array:
-        """Next observations from the whole dataset: [size, observation_dim]."""
         index = self._indices(jax.random.fold_in(key, OTHERS), size)
         return split(self.rows[index], self.spec).next_observation
 
@@ -62,24 +55,18 @@ class DeviceSet(eqx.Module):
         )
 
     def geometric(self, chance: float, key: jax.Array) -> jax.Array:
-        """1, or with this `chance` one more, and so on."""
         return jax.random.geometric(jax.random.fold_in(key, STEPS), 1 - chance, dtype=jnp.int32)
 
     def later(self, index: jax.Array, steps: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """s' of the row `steps` rows later in the episode, and whether it goes on that long.
-
-        Where it does not, the last row of the episode stands in.
-        """
+        """Where the episode does not go on that long, its last row stands in."""
         left = self.following[index]
         row = index + jnp.minimum(steps, left)
         return split(self.rows[row], self.spec).next_observation, left >= steps
 
     def latest(self, size: int) -> Batch:
-        """The last `size` transitions, in order."""
         return split(self.rows[max(0, len(self) - size) :], self.spec)
 
     def pairs(self, size: int, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Up to `size` distinct (observation, action) rows, all of them if there are no more."""
         rows = self.rows
         if len(self) > size:
             rows = rows[jax.random.choice(key, len(self), (size,), replace=False)]

@@ -3,19 +3,18 @@
 import numpy as np
 
 from phimu.data.rows import split, width
-from phimu.errors import InputError
+from phimu.errors import at_least
 from phimu.types import Batch, Sample, Spec
 
 
 class Replay:
-    """Uniform replay in NumPy. The warm-up's next observations stay when the ring wraps.
+    """A Store in NumPy. The warm-up's next observations stay when the ring wraps.
 
     Section 4.4 draws half of the negatives from random trajectories; those are the warm-up's.
     """
 
     def __init__(self, spec: Spec, capacity: int, warm_up: int, batch_size: int = 256):
-        if capacity < 1:
-            raise InputError(f"buffer_size is {capacity}: give at least 1.")
+        at_least(1, buffer_size=capacity)
         self.capacity, self.spec, self.batch_size = capacity, spec, batch_size
         # A transition lies in one piece: a sample then takes a fraction of the time that it takes
         # from an array per column, since what it reads is hardly ever in the processor's cache.
@@ -45,30 +44,24 @@ class Replay:
         self.added += 1
 
     def sample(self, rng: np.random.Generator) -> Sample:
-        """`batch_size` transitions, uniformly and with replacement."""
         index = rng.integers(0, len(self), self.batch_size)
         return Sample(self._table.take(index, axis=0), index, {})
 
     def sample_next(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Next observations from the whole buffer: [size, observation_dim]."""
         return self.rows.next_observation[rng.integers(0, len(self), size)]
 
     def sample_random_next(self, size: int, rng: np.random.Generator) -> np.ndarray:
-        """Next observations of random trajectories; of the buffer where there was no warm-up."""
+        """Of the buffer where there was no warm-up."""
         warm = min(self.added, len(self.random_next))
         if warm == 0:
             return self.sample_next(size, rng)
         return self.random_next[rng.integers(0, warm, size)]
 
     def geometric(self, chance: float, rng: np.random.Generator) -> int:
-        """1, or with this `chance` one more, and so on."""
         return int(rng.geometric(1 - chance))
 
     def later(self, index: np.ndarray, steps: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
-        """s' of the row `steps` rows later in the episode, and whether it goes on that long.
-
-        Where it does not, the last row of the episode that the buffer holds stands in.
-        """
+        """Where the episode does not go on that long, its last row in the buffer stands in."""
         at, left = np.array(index), np.broadcast_to(steps, index.shape).copy()
         for _ in range(int(left.max(initial=0))):
             following = (at + 1) % self.capacity
@@ -78,12 +71,10 @@ class Replay:
         return self.rows.next_observation[at], left == 0
 
     def latest(self, size: int) -> Batch:
-        """The last `size` transitions, in order."""
         index = np.arange(max(0, self.added - min(size, len(self))), self.added) % self.capacity
         return split(self._table[index], self.spec)
 
     def pairs(self, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Up to `size` distinct (observation, action) rows, all of them if there are no more."""
         index = np.arange(len(self))
         if len(self) > size:
             index = rng.choice(len(self), size, replace=False)

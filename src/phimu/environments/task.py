@@ -141,8 +141,10 @@ def _make(task: str, kwargs: dict[str, Any]) -> gymnasium.Env:
             f"task {task!r} asks for the module {module!r}, which cannot be imported ({missing}); "
             f"install it, or run where Python finds it."
         ) from missing
+    spec = gymnasium.registry.get(name)
+    theirs = spec is not None and str(spec.entry_point).startswith(_WITH_GYMNASIUM_MODELS)
     try:
-        with quiet_model_compiler() if _has_gymnasium_models(name) else contextlib.nullcontext():
+        with quiet_model_compiler() if theirs else contextlib.nullcontext():
             return gymnasium.make(name, **kwargs)
     except (error.DependencyNotInstalled, ImportError) as missing:
         raise InputError(_how_to_install(task, missing)) from missing
@@ -155,11 +157,6 @@ def _make(task: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         if unexpected is None or unexpected[1] not in kwargs:
             raise
         raise InputError(_unaccepted(task, name, unexpected[1])) from refused
-
-
-def _has_gymnasium_models(name: str) -> bool:
-    spec = gymnasium.registry.get(name)
-    return spec is not None and str(spec.entry_point).startswith(_WITH_GYMNASIUM_MODELS)
 
 
 @contextlib.contextmanager

@@ -1,11 +1,14 @@
-"""Evaluation of a policy, trained or any other: whole episodes, and what they came to."""
+"""Evaluation of a policy, trained or any other: whole episodes, what they came to, and a film."""
 
+import importlib.util
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from phimu.environments import rendering
 from phimu.environments.task import Task, open_task
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.types import Act
 
 
@@ -30,8 +33,7 @@ class Evaluation(NamedTuple):
 
 def evaluate(policy: Act, task: Any, episodes: int = 10, seed: int = 0) -> Evaluation:
     """Run `episodes` episodes of a `Task`, a Gymnasium id or environment; one seed, same starts."""
-    if episodes < 1:
-        raise InputError(f"episodes is {episodes}: give at least 1.")
+    at_least(1, episodes=episodes)
     if not isinstance(task, Task):
         task = open_task(task)
     rows = [run_episode(policy, task, s) for s in episode_seeds(seed, episodes)]
@@ -58,3 +60,26 @@ def run_episode(policy: Act, task: Task, seed: int) -> tuple[float, int, int, bo
         total, length = total + reward, length + 1
         if terminated or truncated:
             return total, length, task.simulator_steps, terminated
+
+
+def check_video(out: Path) -> None:
+    """Whether a film can be written there, asked before the episodes are run."""
+    if out.suffix != ".mp4":
+        raise InputError(f"video is {out}: give a name that ends in .mp4.")
+    if importlib.util.find_spec("imageio_ffmpeg") is None:
+        raise InputError('A video needs imageio: pip install "phimu[video]".')
+
+
+def film(
+    out: Path, task_id: str, options: dict[str, Any], task: Task, policy: Act, seed: int
+) -> None:
+    """The first episode that `evaluate` runs under this seed, in `task`, which the id opened."""
+    first = episode_seeds(seed, 1)[0]
+    actions: list[np.ndarray] = []
+
+    def remembered(observation: np.ndarray) -> np.ndarray:
+        actions.append(policy(observation))
+        return actions[-1]
+
+    total, *_ = run_episode(remembered, task, first)
+    rendering.film(out, task_id, options, first, np.array(actions), total)

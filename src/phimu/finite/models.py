@@ -7,7 +7,7 @@ where an action leads. So Q is linear in phi for every policy.
 
 import numpy as np
 
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.finite.mdp import FiniteMDP, make
 
 
@@ -25,7 +25,7 @@ def random_low_rank(
     observations: int, actions: int, feature_dim: int, discount: float = 0.9, seed: int = 0
 ) -> FiniteMDP:
     """phi and the distributions mu_i p are uniform on their simplices, theta on the cube."""
-    _refuse_nothing(observations=observations, actions=actions, feature_dim=feature_dim)
+    at_least(1, observations=observations, actions=actions, feature_dim=feature_dim)
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.ones(feature_dim), (observations, actions))
     emission = rng.dirichlet(np.ones(observations), feature_dim)
@@ -52,7 +52,7 @@ def combination_lock(
 
     d = 2 horizon: the good two are always entered together, so they share a component of phi.
     """
-    _refuse_nothing(horizon=horizon, actions=actions, per_latent=per_latent)
+    at_least(1, horizon=horizon, actions=actions, per_latent=per_latent)
     opens = np.random.default_rng(seed).integers(actions, size=(horizon, 2, 1))
     # Behind level h lies component 2 h if the action was right, 2 h + 1 if it was wrong. Behind the
     # last these are the goal and the end.
@@ -127,9 +127,3 @@ def through_latents(
 
 def uniform(size: int) -> np.ndarray:
     return np.full(size, 1 / size)
-
-
-def _refuse_nothing(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise InputError(f"{name} is {size}: give at least 1.")

@@ -59,19 +59,16 @@ def maze_grid(head: str, named: dict[str, list[Result]]) -> str:
 def markdown(table: Table) -> str:
     """In bold who is ahead by more than the spreads together."""
     notes = Footnotes()
-    heads = ["task", *(_heading(column) for column in table.columns)]
-    rows = []
+    heads, rows = ["task"], []
+    for column in table.columns:
+        detail = f" ({plain(column.detail)})" if column.detail else ""
+        heads.append(f"{column.heading}, {column.whose}{detail}")
     for row in table.rows:
         start = plain(row.title) + _marks(row.notes, notes)
         cells = [_cell(column, row.cells.get(column), notes) for column in table.columns]
         rows.append([start, *cells])
     below = "".join(f"{index}. {plain(note)}\n" for index, note in enumerate(notes.notes, 1))
     return f"### {table.study.title}\n\n{grid(heads, rows)}" + (f"\n{below}" if below else "")
-
-
-def _heading(column: Column) -> str:
-    detail = f" ({plain(column.detail)})" if column.detail else ""
-    return f"{column.heading}, {column.whose}{detail}"
 
 
 def plain(text: str) -> str:

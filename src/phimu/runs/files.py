@@ -70,8 +70,9 @@ def naming(path: Path) -> Iterator[None]:
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray], finite: bool = True) -> None:
     """A safetensors file that is on the disk when this returns; `finite` refuses NaN in it."""
-    if finite:
-        _refuse_not_finite(arrays)
+    for name, array in arrays.items() if finite else ():
+        if jnp.issubdtype(array.dtype, jnp.inexact) and not np.isfinite(array).all():
+            raise NotFinite(f"{name} has a number that is not finite, so nothing was saved.")
     # safetensors reads raw memory: a transposed view would be stored scrambled, without a word.
     # (asarray copies only what is not in C order, and unlike ascontiguousarray keeps scalars 0-d.)
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
@@ -89,12 +90,6 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray], finite: bool = True)
         os.chmod(path, mode)
         with open(path, "rb+") as file:
             os.fsync(file.fileno())
-
-
-def _refuse_not_finite(arrays: dict[str, np.ndarray]) -> None:
-    for name, array in arrays.items():
-        if jnp.issubdtype(array.dtype, jnp.inexact) and not np.isfinite(array).all():
-            raise NotFinite(f"{name} has a number that is not finite, so nothing was saved.")
 
 
 def fingerprint(path: Path) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 from phimu.errors import Stopped
 
@@ -78,11 +77,7 @@ def _listen(reader: int, stop: Stop) -> None:
         if number not in SIGNALS:
             continue
         if stop.number:
-            _leave(number)
+            if sys.stdout.isatty():
+                os.write(sys.stdout.fileno(), b"\x1b[?25h")  # the progress line hides the cursor
+            os._exit(128 + number)
         stop.number = number
-
-
-def _leave(number: int) -> Any:
-    if sys.stdout.isatty():
-        os.write(sys.stdout.fileno(), b"\x1b[?25h")  # the progress line hides the cursor
-    os._exit(128 + number)

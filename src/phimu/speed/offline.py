@@ -1,16 +1,8 @@
-"""Learning from logged data: updates of the policy a second, on a dataset of Hopper's sizes.
+"""Learning from logged data: updates of the policy a second, on a dataset of noise."""
 
-`python -m phimu.speed.offline JOB.json` prints the numbers of one job as JSON, so that
-each has a process with one thread.
-"""
-
-import json
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,33 +11,15 @@ from phimu.agents.schedule import Preset
 from phimu.data.device_set import DeviceSet
 from phimu.data.logged import Transitions
 from phimu.errors import InputError
-from phimu.settings import override
 from phimu.speed import updates
-from phimu.speed.loop import run_child
 from phimu.speed.updates import Product, UpdateSpeed, in_a_round, update_products
 from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
-from phimu.training.threads import environment
 from phimu.types import Spec
 
-HOPPER = Spec(observation_dim=11, action_dim=3)
-ROWS = 200_000
 EPISODE = 1_000  # rows of one
-BATCH = 256
 WARM = 100  # updates before the first round
 PLANNERS = {"ctrl-lcb 256-256-256": "small", "ctrl-lcb 512-512-512": "paper-d4rl"}
-COLUMNS = {"columns computed once": True, "phi computed for each batch": False}
-
-
-class Comparison(NamedTuple):
-    """Updates a second of two, in turns; the quickest round of each, and the median ratio."""
-
-    name: str
-    updates_per_second: float
-    other: str
-    others_updates_per_second: float
-    ratio: float
-    processor_ratio: float  # by the processor time of both, which neighbours hardly change
 
 
 def random_set(spec: Spec, rows: int) -> Transitions:
@@ -97,49 +71,3 @@ def planner_speed(name: str, rounds: int, work: float = updates.WORK) -> UpdateS
     count = in_a_round(products, work)
     seconds = min(timed.seconds(count)[0] for _ in range(rounds)) / count
     return updates.against_peak(f"{name}, policy", seconds, products, rounds)
-
-
-def offline_speeds(rounds: int, steps: int, rows: int = ROWS) -> list[Comparison]:
-    """A frozen phi kept in columns against none."""
-    pairs = [[f"{planner}, {how}" for how in COLUMNS] for planner in PLANNERS]
-    return [compare(names, steps, run_ours(names, rounds, steps, rows)) for names in pairs]
-
-
-def compare(names: Sequence[str], steps: int, seconds: Any) -> Comparison:
-    """Two names, and `Timed.seconds` of `steps` updates of each: [rounds, 2, 2]."""
-    times = np.array(seconds)
-    best, others = steps / times[:, :, 0].min(axis=0)
-    ratio, of_processor = np.median(times[:, 1] / times[:, 0], axis=0)
-    numbers = (float(each) for each in (others, ratio, of_processor))
-    return Comparison(names[0], float(best), names[1], *numbers)
-
-
-def run_ours(names: Sequence[str], rounds: int, steps: int, rows: int) -> list[Any]:
-    """`Timed.seconds` of `steps` updates: [rounds, names, 2]. In a new process, on one thread."""
-    job = {"task": names[0], "names": names, "rounds": rounds, "steps": steps, "rows": rows}
-    command = [sys.executable, "-m", "phimu.speed.offline"]
-    return run_child(command, job, environment(1))["seconds"]
-
-
-def _chosen(name: str) -> Preset:
-    planner, how = name.split(", ")
-    settings = preset("ctrl-lcb", PLANNERS[planner], logged=True)
-    return override(settings, {"precompute": COLUMNS[how]})
-
-
-def measure(job: dict[str, Any]) -> dict[str, Any]:
-    rows = random_set(HOPPER, job["rows"])
-    timed = [Timed(_chosen(name), rows) for name in job["names"]]
-    seconds = []
-    for turn in range(job["rounds"]):
-        order = range(len(timed))[:: -1 if turn % 2 else 1]
-        times = {place: timed[place].seconds(job["steps"]) for place in order}
-        seconds.append([times[place] for place in range(len(timed))])
-    return {"seconds": seconds}
-
-
-if __name__ == "__main__":
-    try:
-        print(json.dumps(measure(json.loads(Path(sys.argv[1]).read_text()))))
-    except InputError as error:
-        sys.exit(str(error))

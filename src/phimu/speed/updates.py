@@ -120,7 +120,7 @@ def time_update(
         learn(3)
         taken += min(seconds(partial(learn, count)) for _ in range(rounds)) / count
         if phase.begin_every:
-            begin = partial(_begin, learner, phase.name, replay)
+            begin = partial(learner.begin, phase.name, replay, 0)
             taken += min(seconds(begin) for _ in range(3)) / phase.begin_every
         for product, times in own.items():
             products[product] += times * len(drawn)
@@ -131,11 +131,6 @@ def _learn(learner: Learner, phase: str, drawn: list[Drawn], count: int) -> None
     for step in range(count):
         learner.learn(phase, step, drawn, len(drawn))
         learner.check(step)
-
-
-def _begin(learner: Learner, phase: str, replay: Replay) -> None:
-    learner.begin(phase, replay, 0)
-    jax.block_until_ready(learner.state)
 
 
 def random_replay(chosen: Preset, rows: int) -> Replay:
@@ -208,9 +203,7 @@ def peak(products: Counter[Product], rounds: int = ROUNDS) -> float:
     return max(_gflops(product, rounds) for product in large)
 
 
-@jax.jit
-def _multiply(a: jax.Array, b: jax.Array) -> jax.Array:
-    return a @ b
+_multiply = jax.jit(jnp.matmul)
 
 
 def _gflops(product: Product, rounds: int) -> float:

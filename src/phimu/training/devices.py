@@ -11,15 +11,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 
 ROWS = "rows"
 
 
 def use_devices(count: int) -> None:
     """See to it that there are so many: on the CPU virtual ones, made before JAX starts."""
-    if count < 1:
-        raise InputError(f"devices is {count}: give at least 1.")
+    at_least(1, devices=count)
     if count == 1:
         return
     with contextlib.suppress(RuntimeError):  # JAX has started: there are those that there are

@@ -121,7 +121,8 @@ class OnlineRun:
             together = min(
                 room, end - done, phase.begin_every - since if phase.begin_every else room
             )
-            drawn = [self._drawn(phase, self.updates + number) for number in range(together)]
+            numbers = range(self.updates, self.updates + together)
+            drawn = [self._prepared.pop(n, None) or self._draw(phase, n) for n in numbers]
             self.check()
             if not since:
                 self.learner.begin(phase.name, self.replay, self.updates)
@@ -138,9 +139,6 @@ class OnlineRun:
         if self.updates and self.collection.train_freq == 1:
             first = protocol.phases(self.agent)[0]
             self._prepared = {self.updates: self._draw(first, self.updates)}
-
-    def _drawn(self, phase: Phase, update: int) -> Drawn:
-        return self._prepared.pop(update, None) or self._draw(phase, update)
 
     def _draw(self, phase: Phase, update: int) -> Drawn:
         return protocol.draw(self.agent, phase.name, self.replay, stream(self.seed, BATCH, update))

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 
 FOR_JAX = ("PJRT_NPROC", "NPROC")  # XLA's CPU client takes the first of them that is set
 FOR_BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
@@ -24,8 +24,7 @@ def limit_threads(wanted: int | None) -> None:
         if inherited and not any(_number(name) for name in FOR_JAX):
             os.environ[FOR_JAX[0]] = str(inherited)
         return
-    if wanted < 1:
-        raise InputError(f"threads is {wanted}: give at least 1.")
+    at_least(1, threads=wanted)
     if "jax" in sys.modules and wanted != threads_in_use():
         raise InputError(
             f"threads is {wanted}, but JAX was loaded for {threads_in_use()}: "

@@ -280,13 +280,8 @@ def _jumps(observation: np.ndarray, next_observation: np.ndarray) -> np.ndarray:
 def _following(observation: np.ndarray, terminated: np.ndarray, keep: np.ndarray) -> np.ndarray:
     """s' of the rows that stay: the row below. A terminated row has none, and needs none where
     values are learned, as nothing is bootstrapped from it; its own observation is the nearest."""
-    result = np.empty((np.count_nonzero(keep), observation.shape[1]), np.float32)
-    at = 0
-    for rows in _blocks(len(keep)):
-        kept = np.flatnonzero(keep[rows]) + rows.start
-        result[at : at + len(kept)] = observation[np.where(terminated[kept], kept, kept + 1)]
-        at += len(kept)
-    return result
+    kept = np.flatnonzero(keep)
+    return observation[np.where(terminated[kept], kept, kept + 1)]
 
 
 def _compact(column: np.ndarray, keep: np.ndarray) -> np.ndarray:

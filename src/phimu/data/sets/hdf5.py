@@ -109,7 +109,9 @@ class Hdf5Columns:
             whole = size <= min(dataset.id.get_storage_size(), self.path.stat().st_size)
         else:
             chunk = math.prod(dataset.chunks) * dataset.dtype.itemsize
-            count = math.prod(map(_ceil_divide, dataset.shape, dataset.chunks))
+            count = math.prod(
+                -(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True)
+            )
             most = most_bytes(self.path)
             whole = max(size, chunk) <= most and dataset.id.get_num_chunks() >= count
         if not whole:
@@ -135,7 +137,3 @@ def text_attribute(group: Any, name: str) -> str | None:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     return value if isinstance(value, str) else None
-
-
-def _ceil_divide(rows: int, chunk: int) -> int:
-    return -(-rows // chunk)

@@ -90,7 +90,7 @@ def _read(path: Path, file: Any) -> dict[str, Any]:
     if not names:
         raise InputError(f"{path} has no episodes: it is empty, or not Minari's.")
     # Groups are opened again to be read: thousands of them would not stay open cheaply.
-    lengths = [_length(_group(path, file, name)) for name in names]
+    lengths = [_group(path, file, name).dataset("action").shape[0] for name in names]
     ends = np.cumsum(lengths)
     first = _group(path, file, names[0])
     state, action = (first.dataset(key).shape[1] for key in ("observation", "action"))
@@ -118,16 +118,11 @@ def _group(path: Path, file: Any, name: str) -> Hdf5Columns:
     return Hdf5Columns(path, group, MINARI)
 
 
-def _length(group: Hdf5Columns) -> int:
-    steps = group.dataset("action").shape[0]
-    if steps == 0:
-        raise InputError(f"{group.label('action')} is empty: drop that episode.")
-    return steps
-
-
 def _read_episode(group: Hdf5Columns, rows: dict[str, np.ndarray]) -> None:
     """Fill these rows of the table."""
     steps = len(rows["reward"])
+    if not steps:
+        raise InputError(f"{group.label('action')} is empty: drop that episode.")
     for key in MINARI:
         wanted = (steps + (key == "observation"), *rows[key].shape[1:])
         shape = group.dataset(key).shape

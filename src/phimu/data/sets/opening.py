@@ -34,8 +34,7 @@ def open_set(
         action_low: the range of the file's actions, if the file does not say or says it wrong.
         action_high: its other end.
     """
-    layout, place = _layout(str(source))
-    path = find_minari(place) if layout == "minari" else Path(place)
+    layout, path = _find(str(source))
     digest = verified_sha256(path, sha256)
     return assemble(
         LAYOUTS[layout](path),
@@ -49,35 +48,37 @@ def open_set(
 
 def is_source(text: str) -> bool:
     """Whether this names logged data, not a task: by its first word, or the suffix of a file."""
-    word, colon, _ = text.partition(":")
-    return (bool(colon) and word in LAYOUTS) or Path(text).suffix in SUFFIXES
+    return bool(_word(text)[0]) or Path(text).suffix in SUFFIXES
 
 
 def is_there(source: str) -> bool:
     """Whether there is something to open."""
     try:
-        layout, place = _layout(source)
-        return find_minari(place).is_dir() if layout == "minari" else Path(place).is_file()
+        return _find(source)[1].is_file()
     except InputError:
         return False
 
 
 def absolute(source: str) -> str:
     """The same from wherever it is read again; a set that Minari finds by its id stays one."""
-    word, colon, rest = source.partition(":")
-    if colon and word in LAYOUTS:
-        return f"{word}:{Path(rest).absolute()}" if Path(rest).exists() else source
-    return str(Path(source).absolute()) if Path(source).exists() else source
+    word, rest = _word(source)
+    return f"{word}{Path(rest).absolute()}" if Path(rest).exists() else source
 
 
-def _layout(source: str) -> tuple[str, str]:
+def _word(source: str) -> tuple[str, str]:
+    """The layout that it begins with, as "d4rl:", if it does, and the rest."""
     word, colon, rest = source.partition(":")
-    if colon and word in LAYOUTS:
-        if not rest:
-            raise InputError(f"{source} names nothing: give {FORMATS}.")
-        return word, rest
-    if Path(source).is_dir():
-        return "minari", source
-    if Path(source).suffix not in SUFFIXES:
+    return (word + colon, rest) if colon and word in LAYOUTS else ("", source)
+
+
+def _find(source: str) -> tuple[str, Path]:
+    """The layout and the file."""
+    word, rest = _word(source)
+    layout = word.removesuffix(":") or SUFFIXES.get(Path(source).suffix, "")
+    if not word and Path(source).is_dir():
+        layout = "minari"
+    if not layout:
         raise InputError(f"{source!r} is no dataset: give {FORMATS}.")
-    return SUFFIXES[Path(source).suffix], source
+    if not rest:
+        raise InputError(f"{source} names nothing: give {FORMATS}.")
+    return layout, find_minari(rest) if layout == "minari" else Path(rest)

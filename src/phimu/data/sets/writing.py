@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from phimu.data.logged import Transitions
-from phimu.data.sets.hdf5 import D4RL, MINARI, import_h5py
-from phimu.data.sets.hdf5 import MINARI_FILE as MINARI_FILE
+from phimu.data.sets.hdf5 import D4RL, MINARI, MINARI_FILE, import_h5py
 from phimu.errors import InputError
 
 MINARI_VERSION = "0.5.4"  # whose layout this is

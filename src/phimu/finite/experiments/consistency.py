@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.finite import estimators, exact, models
 from phimu.finite.collecting import Transitions, draw
 from phimu.finite.estimators import Factors, Fit, Loss, Model
@@ -66,8 +66,7 @@ def consistency(
         transitions: how many the estimates are made from.
         negatives: the values of K.
     """
-    if seeds < 1 or transitions < 1:
-        raise InputError(f"seeds is {seeds} and transitions is {transitions}: give at least 1.")
+    at_least(1, seeds=seeds, transitions=transitions)
     if not negatives or list(negatives) != sorted({*negatives}) or negatives[0] < 1:
         raise InputError(f"negatives is {negatives}: give rising numbers from 1.")
     of_linear = [_linear_problem(seed, transitions, negatives) for seed in range(seeds)]

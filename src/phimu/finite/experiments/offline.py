@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.finite import ctrl_lcb, exact
 from phimu.finite.collecting import Transitions, count, draw
 from phimu.finite.ctrl_ucb import Constants, log_tables
@@ -63,8 +63,7 @@ def offline(
         samples: the sizes of the data, with all actions equally often.
         coverage_samples: the size of the data where C* is varied or an action is missing.
     """
-    if seeds < 1 or coverage_samples < 1:
-        raise InputError("seeds and coverage_samples must be at least 1.")
+    at_least(1, seeds=seeds, coverage_samples=coverage_samples)
     if len(samples) < 2 or list(samples) != sorted({*samples}) or samples[0] < 1:
         raise InputError(f"samples is {samples}: give two or more rising numbers from 1.")
     rows = []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.finite import exact
 from phimu.finite.ctrl_ucb import Algorithm, Constants, Explore, Trace, log_tables, optimistic, run
 from phimu.finite.estimators import Loss, maximum_likelihood, ranking
@@ -108,8 +108,8 @@ def online(
         actions: of which one opens a level.
         batch: samples between two plans.
     """
-    if seeds < 1 or horizon < 1 or actions < 2:
-        raise InputError("seeds and horizon must be at least 1 and actions at least 2.")
+    at_least(1, seeds=seeds, horizon=horizon)
+    at_least(2, actions=actions)
     if batch < 2 or samples < 5 * batch:
         raise InputError(f"samples is {samples}: give at least five batches of {batch} (or more).")
     locks = [

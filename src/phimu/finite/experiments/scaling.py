@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.finite import exact
 from phimu.finite.ctrl_ucb import Algorithm, Constants, log_tables, optimistic, run
 from phimu.finite.mdp import FiniteMDP, stack
@@ -56,8 +56,7 @@ def scaling(seeds: int = 10, samples: int = 20_000, batch: int = 50) -> list[Sca
         samples: at most.
         batch: samples between two plans.
     """
-    if seeds < 1:
-        raise InputError(f"seeds is {seeds}: give at least 1.")
+    at_least(1, seeds=seeds)
     if batch < 1 or samples < batch:
         raise InputError(f"samples is {samples}: give at least one batch of {batch} (1 or more).")
     sizes = seeds, samples // batch, batch

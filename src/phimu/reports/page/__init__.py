@@ -42,18 +42,16 @@ def page(results: Sequence[Result], out: Path) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=_template("report.css"),
         script=script,
-        data=_json(drawn(results, found, anchors)),
+        # JSON that cannot end the element that it stands in.
+        data=json.dumps(
+            drawn(results, found, anchors), separators=(",", ":"), allow_nan=False
+        ).replace("<", "\\u003c"),
         **{name: join(part) for name, part in parts.items()},
     )
 
 
 def _template(name: str) -> str:
     return (files(__name__) / name).read_text(encoding="utf-8")
-
-
-def _json(content: Any) -> str:
-    """JSON that cannot end the element that it stands in."""
-    return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
 def _summary(results: Sequence[Result]) -> str:

@@ -1,10 +1,15 @@
-"""Steps a second of our tasks against the bare bodies below them."""
+"""Steps a second of our tasks against the bare bodies below them, in turns.
 
+`python benchmarks/task_speed.py` takes a minute. Of several rounds the median ratio counts.
+"""
+
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from command import run
 from phimu.environments.task import Task, open_task
 from phimu.speed.updates import seconds
 
@@ -63,3 +68,7 @@ def _walk(task: Task, steps: int, seed: int) -> Callable[[], None]:
                 env.reset()
 
     return walk
+
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__, "environments", environment_speeds))
