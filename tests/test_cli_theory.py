@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from phimu.cli import main, theory
 from phimu.finite.experiments.consistency import ConsistencyRow
 from phimu.finite.experiments.scaling import EXPONENTS, ScalingRow
-from phimu.reports.theory import figures, report, tables
+from phimu.reports.theory import figures, tables
 
 
 def test_help_names_the_subcommands(capsys):
@@ -37,9 +37,11 @@ def test_bad_input_is_one_sentence(arguments, word, capsys):
     assert word in said
 
 
-def test_what_is_written(tmp_path):
+def test_what_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "consistency", lambda rows: Figure())
+    monkeypatch.setattr(tables, "consistency", lambda rows: "It falls.\n")
     rows = [ConsistencyRow("linear", "ranking", 0, 8, 0.123456789, 0.5, 0.25, 1e-7)]
-    report.write(tmp_path / "new", "consistency", rows, "It falls.\n", Figure())
+    assert theory.write(tmp_path / "new", "consistency", rows) == "It falls.\n"
     written = {path.suffix: path for path in (tmp_path / "new").iterdir()}
     assert set(written) == {".png", ".csv", ".md", ".json"}
     found = list(csv.DictReader(written[".csv"].open()))

@@ -18,10 +18,7 @@ from phimu.types import Batch, Feed, Spec
 # Ranking alone leaves the scale of each row free; a density wants it held at one.
 DENSITY = Contrastive(
     ratio=Exponential(
-        phi_output="unit_variance",
-        temperature=1.0,
-        learn_temperature=True,
-        marginal_weight=0.1,
+        phi_output="unit_variance", temperature=1.0, learn_temperature=True, marginal_weight=0.1
     ),
     noise=Negatives(random_share=0.0),
     feature_sizes=(256, 256),
@@ -93,10 +90,7 @@ def learn_features(
     updates: int = 5_000,
     seed: int = 0,
 ) -> LearnedFeatures:
-    """Learn phi and mu from transitions [N, ...] by noise contrastive estimation.
-
-    The base measure p is the data's own distribution of next observations.
-    """
+    """Learn phi and mu of transitions [N, ...] by contrast; p is the data's distribution of s'."""
     columns = {"observation": observation, "action": action, "next_observation": next_observation}
     arrays = {name: _checked(name, value, len(observation)) for name, value in columns.items()}
     width, next_width = (arrays[n].shape[1] for n in ("observation", "next_observation"))

@@ -181,15 +181,8 @@ class Deterministic(eqx.Module):
 
     network: MLP
 
-    def __init__(
-        self,
-        observation_dim: int,
-        action_dim: int,
-        sizes: Sequence[int],
-        key: jax.Array,
-        activation: str = "relu",
-    ):
-        self.network = MLP((observation_dim, *sizes, action_dim), key, activation, last_gain=0.1)
+    def __init__(self, observation_dim: int, action_dim: int, sizes: Sequence[int], key: jax.Array):
+        self.network = MLP((observation_dim, *sizes, action_dim), key, "relu", last_gain=0.1)
 
     def mode(self, observation: jax.Array) -> jax.Array:
         return jnp.tanh(self.network(observation))

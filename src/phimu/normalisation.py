@@ -66,10 +66,6 @@ class RunningNormaliser(eqx.Module):
 Normaliser = AsIs | RunningNormaliser
 
 
-def normaliser(wanted: bool, observation_dim: int) -> Normaliser:
-    return RunningNormaliser(observation_dim) if wanted else AsIs()
-
-
 def normalise_batch(normaliser: Normaliser, batch: Batch) -> Batch:
     """The batch as phi, mu, actor and critic see it: both observations by the same statistics."""
     return batch._replace(

@@ -17,13 +17,12 @@ from phimu.evaluation.episodes import evaluate
 from phimu.runs import checkpoint
 from phimu.runs.config import RunConfig, load_config
 from phimu.runs.directory import RunDirectory, add_facts, open_run, sessions
-from phimu.runs.files import write_arrays
+from phimu.runs.files import cache_compilation, write_arrays
 from phimu.runs.lock import locked
 from phimu.runs.log import MetricsLog
 from phimu.runs.progress import Progress
 from phimu.runs.provenance import command_line
 from phimu.runs.stopping import Stop, stop_requests
-from phimu.training.compilation import cache_compilation
 from phimu.training.devices import use_devices
 from phimu.training.offline import OfflineRun, preparation
 from phimu.training.online import OnlineRun
@@ -51,16 +50,9 @@ def load_run(path: Path, data: LoggedDataset | None = None) -> tuple[RunConfig, 
 
 
 def new_run(
-    config: RunConfig,
-    task: Task | None = None,
-    data: LoggedDataset | None = None,
-    devices: int = 1,
+    config: RunConfig, task: Task | None = None, data: LoggedDataset | None = None, devices: int = 1
 ) -> Run:
-    """The run of a configuration at its beginning.
-
-    `task` is for one that has no Gymnasium id. A run on logged data can act without `data`, but
-    not learn.
-    """
+    """At its beginning; `task` is for one without a Gymnasium id, `data` what it may learn from."""
     if config.dataset is not None:
         return OfflineRun(config.settings, config.dataset.spec, config.schedule, config.seed, data)
     if task is None:
@@ -111,10 +103,7 @@ class Order:
 def train(
     order: Order, output: Output, data: LoggedDataset | None = None, devices: int = 1
 ) -> RunDirectory:
-    """Carry out an order, from the last checkpoint if there is one.
-
-    What cannot begin leaves nothing behind.
-    """
+    """Carry out an order from the last checkpoint, if any; what cannot begin leaves nothing."""
     at_least(1, steps=order.steps)
     use_devices(devices)
     cache_compilation()
@@ -156,10 +145,7 @@ def train(
 
 
 def order_of(path: Path, steps: int | None = None, data: str | None = None) -> Order:
-    """What brings the run in a directory on: to where its last session was to end, or `steps`.
-
-    `data` is where its logged data is now, if not where it was.
-    """
+    """What brings a run on: to where it was to end, or `steps`; with its `data` if that moved."""
     config = load_config(path)
     if config.dataset is None and data is not None:
         raise InputError(f"{path} was trained in {config.task}, not on data: leave --data out.")
@@ -250,7 +236,7 @@ class _Session:
             while due or run.step < self.steps:
                 if not due:
                     self.stop.check()
-                    self._advance()
+                    run.advance(self.steps, self.stop.at_once)
                     self._log_training()
                     due = bool(schedule.evaluate_every) and self._at(schedule.evaluate_every)
                     due = due and run.kind == "train"  # there is a policy to evaluate
@@ -265,12 +251,6 @@ class _Session:
             if run.step != saved_at:
                 self._save(due)
             raise
-
-    def _advance(self) -> None:
-        if isinstance(self.run, OfflineRun):
-            self.run.advance(self.steps, self.stop.at_once)
-        else:
-            self.run.advance()
 
     def _at(self, every: int) -> bool:
         """Whether something is done after this step; at the last one everything is."""

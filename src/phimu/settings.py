@@ -98,10 +98,7 @@ def _override(top: Any, left: dict[str, Any]) -> Any:
 
 
 def read(parts: Parts, texts: Mapping[str, str]) -> Parts:
-    """These settings with those of `texts` that they have, each of the type of its field.
-
-    8,8 is a tuple, none is None.
-    """
+    """These settings with those of `texts` that they have: 8,8 is a tuple, none is None."""
     every = [each.name for top in parts for each, _ in walk(top) if choices(each)]
     parts = override(parts, {name: texts[name] for name in every if name in texts})
     hints = {name: hint for top in parts for name, hint in _hints(top)}

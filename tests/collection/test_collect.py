@@ -20,7 +20,7 @@ from phimu.data.sets.opening import open_set
 from phimu.data.sets.writing import Origin
 from phimu.environments.task import open_task
 from phimu.errors import InputError, Stopped
-from phimu.normalisation import Acting, normaliser
+from phimu.normalisation import Acting, AsIs, RunningNormaliser
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.runs import checkpoint
 from phimu.runs.config import RunConfig
@@ -41,7 +41,8 @@ def acting_state(agent, normalise: bool = False, seed: int = 0) -> Acting:
         lambda x: x + 0.1 * jax.random.normal(jax.random.PRNGKey(x.size), x.shape),
         policy,
     )
-    return Acting(normaliser(normalise, 3).include(seen), actor)
+    normaliser = RunningNormaliser(3) if normalise else AsIs()
+    return Acting(normaliser.include(seen), actor)
 
 
 @pytest.mark.parametrize("normalise", [False, True])

@@ -5,13 +5,13 @@ import sys
 import jax
 import numpy as np
 
-from phimu.finite.linear_systems import solve, whiten
+from phimu.finite import solve, whiten
 
 # Several batches of systems at once, each behind an operation that is divided among threads. With
 # jnp.linalg.solve this hangs within seconds on jaxlib 0.10.2.
 CONGESTION = """
 import jax, jax.numpy as jnp
-from phimu.finite.linear_systems import solve
+from phimu.finite import solve
 
 def one(n, part):
     matrix = jnp.tanh(part[:n, :n]) + 10 * jnp.eye(n)

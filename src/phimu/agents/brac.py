@@ -76,7 +76,6 @@ class Brac:
         return state._replace(planner=planner), metrics
 
     def q_value(self, state: BracState, observation: jax.Array, action: jax.Array) -> jax.Array:
-        """The smaller of the twin Q values: [B]."""
         return smaller(state.planner.critic, concatenate(observation, action))
 
 

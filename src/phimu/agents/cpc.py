@@ -89,11 +89,9 @@ class Cpc:
         return state._replace(planned=planned), metrics
 
     def embedding(self, state: CpcState, observation: jax.Array) -> jax.Array:
-        """[B, embedding_dim]."""
         return state.coding.embedding.network(observation)
 
     def q_value(self, state: CpcState, observation: jax.Array, action: jax.Array) -> jax.Array:
-        """The smaller of the twin Q values: [B]."""
         return self.brac.q_value(state.planned, self.embedding(state, observation), action)
 
 
@@ -102,7 +100,6 @@ LOGGED: Presets = {
         Cpc(PredictiveCoding(representation_updates=200_000), brac.PAPER), schedule.LOGGED
     ),
     "small": Preset(
-        Cpc(PredictiveCoding(representation_updates=20_000), brac.SMALL),
-        schedule.LOGGED_NORMALISED,
+        Cpc(PredictiveCoding(representation_updates=20_000), brac.SMALL), schedule.LOGGED_NORMALISED
     ),
 }

@@ -105,7 +105,8 @@ class CtrlLcb:
         if phase != "policy" or not isinstance(store, DeviceSet):
             return state, store
         if self.precompute:
-            store = self._with_phi(state, store, normaliser)
+            phi = self._column(state, store, normaliser, lambda phi: phi)
+            store = store.with_columns(phi=phi)
         if self.penalty_kernel is not None:
             count, share = self.penalty_kernel
             some, _, _ = next(self._chunks(state, store, normaliser))
@@ -118,7 +119,10 @@ class CtrlLcb:
             for phi, _, skip in self._chunks(state, store, normaliser)
         )
         state = state._replace(whitening=whitening)
-        return state, self._with_penalty(state, store, normaliser) if self.precompute else store
+        if self.precompute:
+            penalty = self._column(state, store, normaliser, partial(_penalty_of, self, state))
+            store = store.with_columns(penalty=penalty)
+        return state, store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
         if phase == "representation":
@@ -176,11 +180,9 @@ class CtrlLcb:
         return self.representation.phi(state.representation)(observation, action)
 
     def penalty(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
-        """The elliptical penalty: [B]."""
         return self._penalty(state, self.phi(state, observation, action))
 
     def q_value(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
-        """The smaller of the twin Q values: [B]."""
         return smaller(state.planner.critic, self._inputs(state)(observation, action))
 
     # The whole dataset, in parts.
@@ -194,19 +196,14 @@ class CtrlLcb:
             at = min(start, len(data) - size)  # the last part is as long as the others
             yield _phi_at(self, state, data, normaliser, at, size), at, start - at
 
-    def _with_phi(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any) -> DeviceSet:
-        """phi(s, a) of every row as a column."""
-        phi = jnp.zeros((len(data), self.representation.feature_dim))
-        for some, at, _ in self._chunks(state, data, normaliser):
-            phi = _put(phi, some, at)
-        return data.with_columns(phi=phi)
-
-    def _with_penalty(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any) -> DeviceSet:
-        """The penalty of every row beside it."""
-        penalty = jnp.zeros(len(data))
+    def _column(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any, of: Any) -> jax.Array:
+        """`of` the phi of every row: [N, ...]."""
+        column: Any = None
         for phi, at, _ in self._chunks(state, data, normaliser):
-            penalty = _put(penalty, _penalty_of(self, state, phi), at)
-        return data.with_columns(penalty=penalty)
+            some = of(phi)
+            column = jnp.zeros((len(data), *some.shape[1:])) if column is None else column
+            column = _put(column, some, at)
+        return column
 
 
 def _lift(state: CtrlLcbState, phi: jax.Array) -> jax.Array:

@@ -37,7 +37,6 @@ class Sac:
     def q_value(
         self, state: SoftActorCriticState, observation: jax.Array, action: jax.Array
     ) -> jax.Array:
-        """The smaller of the twin Q values: [B]."""
         return smaller(state.critic, concatenate(observation, action))
 
 

@@ -63,8 +63,6 @@ LOGGED_NORMALISED = replace(LOGGED, normalise_observations=True)
 
 
 class Preset(NamedTuple):
-    """One agent's settings under a name."""
-
     settings: Any
     schedule: Schedule
 

@@ -147,7 +147,6 @@ class Td3Bc:
         )
 
     def q_value(self, state: Td3BcState, observation: jax.Array, action: jax.Array) -> jax.Array:
-        """The smaller of the twin Q values: [B]."""
         return smaller(state.critic, concatenate(observation, action))
 
 

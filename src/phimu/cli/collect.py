@@ -75,18 +75,9 @@ def collect(
     Prints one line of JSON: steps, episodes, mean and standard deviation of their returns,
     D4RL's normalised score where the task has one, sha256, steps per second.
 
-    The kinds of dataset that D4RL has, from runs of your own:
-
-    medium: stop `phimu train Hopper-v4 --agent sac --run-dir sac` at about a third of an expert's
-    return, then `phimu data collect Hopper-v4 --policy sac --steps 1000000 --out medium.hdf5`.
-
-    medium-replay: at the same checkpoint `phimu data replay sac --out medium_replay.hdf5`.
-
-    expert: train on with more --steps until the return no longer rises, then collect as for medium.
-
-    medium-expert: `phimu data join medium.hdf5 expert.hdf5 --out medium_expert.hdf5`.
-
-    random: collect with --policy random.
+    docs/data-collection.md says how to make each kind of dataset that D4RL has: of a run that is
+    stopped early (medium), of one trained to the end (expert), of both (`phimu data join`), of a
+    replay buffer (`phimu data replay`), or with --policy random.
 
     Args:
         task: a Gymnasium id, such as Hopper-v4.

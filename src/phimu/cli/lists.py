@@ -7,7 +7,7 @@ import tyro
 from rich.console import Console
 
 from phimu.cli.arguments import command, plain_table
-from phimu.environments.catalogue import SCORED, Entry, catalogue
+from phimu.environments.catalogue import SCORED, catalogue
 from phimu.errors import InputError
 
 SOURCES = """\
@@ -34,16 +34,14 @@ def tasks(part: Annotated[str, tyro.conf.Positional] = "", picture: Path | None 
         print(picture)
         return
     # Wider than most windows: a table that overflows can still be read, one that is cut cannot.
-    right = ("obs", "act", "horizon", "dt", *SCORED.values())
-    Console(width=200).print(plain_table(["task"], map(_row, entries), right))
+    right, rows = ("obs", "act", "horizon", "dt", *SCORED.values()), []
+    for task, observation_dim, action_dim, horizon, seconds, scores in entries:
+        known = [scores.get(name) for name in SCORED]
+        cells = ["" if s is None else f"{s.mean:,.1f} ± {s.std:,.1f}" for s in known]
+        sizes = (observation_dim, action_dim, horizon)
+        rows.append([task, *map(str, sizes), f"{seconds:g}", *cells])
+    Console(width=200).print(plain_table(["task"], rows, right))
     print(f"\n{SOURCES}")
-
-
-def _row(entry: Entry) -> list[str]:
-    sizes = (entry.observation_dim, entry.action_dim, entry.horizon)
-    scores = [entry.scores.get(name) for name in SCORED]
-    cells = ["" if s is None else f"{s.mean:,.1f} ± {s.std:,.1f}" for s in scores]
-    return [entry.task, *map(str, sizes), f"{entry.seconds:g}", *cells]
 
 
 @command("phimu agents")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -67,13 +67,9 @@ def main(
         bench: what `phimu bench --json FILE` wrote, for that; by default what it last found here.
     """
     at_least(1, workers=1 if workers is None else workers)
+    asked: dict[str, Any] = {"seeds": seeds, "steps": steps, "preset": preset}
     study = narrow(find_study(name), tasks, agents)
-    study = replace(
-        study,
-        seeds=study.seeds if seeds is None else seeds,
-        steps=study.steps if steps is None else steps,
-        preset=preset or study.preset,
-    )
+    study = replace(study, **{key: value for key, value in asked.items() if value is not None})
     planned = expand(study, _settings(settings), data, runs, only)
     if dry_run:
         _list(planned, bench, workers or cores())
@@ -109,11 +105,13 @@ def _list(planned: list[Run], file: Path | None, workers: int) -> None:
     bench = read_bench(file)
     found, rows = [], []
     for run in planned:
-        cells = ["?", "?"]
+        cells, (step, _) = ["?", "?"], run.saved()
+        state = f"begun, step {step:,}" if step else "new"
+        state = "finished" if run.next_command() is None else state
         if bench is not None:
             found.append(estimate(run, bench))
             cells = [duration(found[-1].seconds), _megabytes(found[-1].memory_mb)]
-        rows.append([str(run.number), run.task, run.label, str(run.seed), _state(run), *cells])
+        rows.append([str(run.number), run.task, run.label, str(run.seed), state, *cells])
     titles = ("run", "task", "agent", "seed", "state")
     Console(width=200).print(plain_table(titles, rows, ("time", "memory")), "")
     if bench is None:
@@ -130,13 +128,6 @@ def _total(found: list[Estimate], workers: int) -> str:
     time = duration(shared_out([each.seconds for each in found], workers))
     needed = sorted((each.memory_mb or 0.0 for each in found), reverse=True)[:workers]
     return f"{workers:>3} at a time: {time}, {_megabytes(sum(needed))} at most"
-
-
-def _state(run: Run) -> str:
-    step, _ = run.saved()
-    if run.next_command() is None:
-        return "finished"
-    return f"begun, step {step:,}" if step else "new"
 
 
 def _megabytes(size: float | None) -> str:

@@ -17,9 +17,8 @@ from phimu.finite.experiments.scaling import scaling as measure_scaling
 from phimu.reports.figures import save
 from phimu.reports.markdown import csv_text
 from phimu.reports.theory import figures, tables
-from phimu.runs.files import write_atomically
+from phimu.runs.files import cache_compilation, write_atomically
 from phimu.runs.provenance import command_line, session_facts
-from phimu.training.compilation import cache_compilation
 
 SUBCOMMANDS = {
     "consistency": Command("theory", "consistency", "NCE against maximum likelihood as K grows"),
@@ -60,21 +59,25 @@ def _run(experiment: Callable[..., list[Any]], arguments: list[str]) -> None:
             Path, tyro.conf.arg(help=f"where to write {name}.png, .csv, .md, .json.")
         ] = Path("theory"),
     ) -> None:
-        rows = experiment(**settings)
-        save(getattr(figures, name)(rows), out / f"{name}.png")
-        cells = ([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
-        contents = {
-            "csv": csv_text(rows[0]._fields, cells),
-            "md": getattr(tables, name)(rows),
-            "json": json.dumps(session_facts(command_line()), indent=2) + "\n",
-        }
-        for suffix, content in contents.items():
-            write_atomically(out / f"{name}.{suffix}", content.encode())
-        print(contents["md"], end="")
+        print(write(out, name, experiment(**settings)), end="")
 
     command.__doc__ = experiment.__doc__
     cache_compilation()
     call(command, arguments, f"phimu theory {name}")
+
+
+def write(out: Path, name: str, rows: list[Any]) -> str:
+    """The rows, of one NamedTuple, their picture, how they were made, and the tables of them."""
+    save(getattr(figures, name)(rows), out / f"{name}.png")
+    cells = ([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+    contents = {
+        "csv": csv_text(rows[0]._fields, cells),
+        "md": getattr(tables, name)(rows),
+        "json": json.dumps(session_facts(command_line()), indent=2) + "\n",
+    }
+    for suffix, content in contents.items():
+        write_atomically(out / f"{name}.{suffix}", content.encode())
+    return contents["md"]
 
 
 consistency = partial(_run, measure_consistency)

@@ -29,6 +29,7 @@ DATA = tyro.conf.arg(
     metavar="DATA", help="d4rl:FILE, minari:ID or minari:DIRECTORY, or a file of arrays (.npz)"
 )
 NONE = "none"
+STEPS = "environment steps to train to"
 POLICY_STEPS = "updates of the policy to train to; those of the phases before it come on top"
 EVALUATION_TASK = (
     "the Gymnasium id to evaluate the policy in; by default the one that the data names, and "
@@ -84,19 +85,13 @@ def resume(arguments: list[str]) -> None:
 
 def order_for(request: Any, data: LoggedDataset | None) -> Order:
     """What a parsed command line asks for."""
-    dataset = None
+    task, source, dataset = request.task, None, None
     if data is not None:
+        task, source = data.name, request.task
         dataset = Dataset.of(data, None if data.task == NONE else data.task)
-    config = RunConfig(
-        task=request.task if data is None else data.name,
-        agent=request.agent,
-        settings=request.settings,
-        schedule=request.schedule,
-        seed=request.seed,
-        task_options=task_options(request.option),
-        dataset=dataset,
-    )
-    source = None if data is None else request.task
+    parts = request.settings, request.schedule
+    options = task_options(request.option)
+    config = RunConfig(task, request.agent, *parts, request.seed, options, dataset)
     return Order(config, request.steps, source, {"preset": request.preset})
 
 
@@ -112,47 +107,35 @@ def parse(arguments: list[str]) -> Any:
     made: set[str] = set()
     while left := [offered for offered in _offered(parts) if offered[0] not in made]:
         each, value, _ = left[0]
-        parts = override(parts, {each: peek(arguments, _flag(each), value)})
+        flag = "--" + each.replace("_", "-")
+        parts = override(parts, {each: peek(arguments, flag, value)})
         made.add(each)
+    agents = _list({n: e.summary for n, e in known.items()})
     presets = _list({n: PRESETS.get(n, n) for n in known[agent].presets(logged)})
     own: list[Any] = [
         ("task", Annotated[str, tyro.conf.Positional, DATA if logged else TASK]),
-        ("agent", Annotated[str, _help(_list({n: e.summary for n, e in known.items()}))], agent),
-        ("preset", Annotated[str, _help(presets)], name),
+        _flag("agent", str, agent, agents),
+        _flag("preset", str, name, presets),
     ]
     if logged:
         own += [
-            ("steps", Annotated[int, _help(POLICY_STEPS)], 200_000),
-            (
-                "evaluation_task",
-                Annotated[str | None, tyro.conf.arg(name="task", help=EVALUATION_TASK)],
-                None,
-            ),
-            ("sha256", Annotated[str | None, _help("what the file's must be")], None),
+            _flag("steps", int, 200_000, POLICY_STEPS),
+            _flag("evaluation_task", str | None, None, EVALUATION_TASK, "task"),
+            _flag("sha256", str | None, None, "what the file's must be"),
             ("devices", tyro.conf.Suppress[int], 1),
         ]
     else:
-        own += [
-            ("steps", Annotated[int, _help("environment steps to train to")], 20_000),
-            ("devices", Annotated[int, _help(DEVICES)], 1),
-        ]
-    request = dataclasses.make_dataclass(
-        "Train",
-        [
-            *own,
-            ("seed", Annotated[int, _help("of everything random")], 0),
-            ("option", Annotated[tuple[str, ...], _help(OPTION)], ()),
-            ("threads", Annotated[int | None, _help(THREADS)], None),
-            *(
-                (each, Annotated[str, _help(" or ".join(options))], value)
-                for each, value, options in _offered(parts)
-            ),
-            ("output", Output, Output()),
-            ("settings", type(parts.settings), parts.settings),
-            ("schedule", type(parts.schedule), parts.schedule),
-        ],
-        frozen=True,
-    )
+        own += [_flag("steps", int, 20_000, STEPS), _flag("devices", int, 1, DEVICES)]
+    own += [
+        _flag("seed", int, 0, "of everything random"),
+        _flag("option", tuple[str, ...], (), OPTION),
+        _flag("threads", int | None, None, THREADS),
+        *(_flag(each, str, value, " or ".join(given)) for each, value, given in _offered(parts)),
+        ("output", Output, Output()),
+        ("settings", type(parts.settings), parts.settings),
+        ("schedule", type(parts.schedule), parts.schedule),
+    ]
+    request = dataclasses.make_dataclass("Train", own, frozen=True)
     return read(
         tyro.conf.configure(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)(request),
         arguments,
@@ -171,16 +154,13 @@ def _offered(parts: Any) -> list[tuple[str, str, tuple[str, ...]]]:
     ]
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def _list(descriptions: dict[str, str]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in descriptions.items())
 
 
-def _help(text: str) -> Any:
-    return tyro.conf.arg(help=text)
+def _flag(name: str, kind: Any, default: Any, text: str, called: str | None = None) -> Any:
+    """A field of the request."""
+    return name, Annotated[kind, tyro.conf.arg(name=called, help=text)], default
 
 
 def task_options(pairs: tuple[str, ...]) -> dict[str, Any]:

@@ -24,10 +24,7 @@ def collect(
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> Transitions:
-    """Exactly `steps` transitions; the last episode is cut there, as by a time limit.
-
-    Each episode has a stream of its own, so more steps begin with the same episodes.
-    """
+    """Exactly `steps` transitions: the last episode is cut. More begin with the same episodes."""
     at_least(1, steps=steps)
     check_seed(seed)
     replay, stop = Replay(task.spec, steps, 0), stop or Stop()

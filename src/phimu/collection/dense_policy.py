@@ -44,7 +44,6 @@ class DensePolicy:
     uniform_mix: float = 0.0
 
     def __call__(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """A sampled action [action_dim]."""
         if self.uniform_mix and rng.random() < self.uniform_mix:
             return rng.uniform(-1, 1, len(self.mean[1])).astype(np.float32)
         features = self._features(observation)
@@ -134,9 +133,8 @@ def from_npz(path: Path, spec: Spec) -> DensePolicy:
     hidden: list[tuple[np.ndarray, np.ndarray]] = []
     width = spec.observation_dim
     while (name := f"hidden_{len(hidden)}") + "_weight" in arrays:
-        outputs = (0, *arrays[f"{name}_weight"].shape)[-1]
-        hidden.append(layer(name, width, outputs))
-        width = outputs
+        hidden.append(layer(name, width, (0, *arrays[f"{name}_weight"].shape)[-1]))
+        width = len(hidden[-1][1])
     mean = layer("mean", width, spec.action_dim)
     log_std = layer("log_std", width, spec.action_dim) if "log_std_weight" in arrays else None
     shift = scale = None

@@ -8,7 +8,6 @@ from phimu.types import Array, Batch, Spec
 
 
 def width(spec: Spec) -> int:
-    """Numbers in a transition."""
     return 2 * spec.observation_dim + spec.action_dim + 3
 
 

@@ -9,12 +9,7 @@ import csv
 from importlib.resources import files
 from typing import NamedTuple
 
-SCORED = {
-    "random": "random",
-    "sac": "SAC",
-    "ctrl_ucb_l": "CTRL-UCBL",
-    "ctrl_ucb_m": "CTRL-UCBM",
-}
+SCORED = {"random": "random", "sac": "SAC", "ctrl_ucb_l": "CTRL-UCBL", "ctrl_ucb_m": "CTRL-UCBM"}
 
 
 class Score(NamedTuple):
@@ -23,8 +18,6 @@ class Score(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A registered task."""
-
     task: str  # Gymnasium id
     observation_dim: int
     action_dim: int

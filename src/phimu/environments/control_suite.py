@@ -127,10 +127,7 @@ class ControlSuite(gymnasium.Env):
 
 
 def _load(domain: str, task: str) -> Any:
-    """The suite's environment. One seed, because lqr draws its springs and dampers when it is made.
-
-    They belong to the task, so they are the same in each process.
-    """
+    """The suite's environment."""
     suite = _import_suite()
     tasks = suite.TASKS_BY_DOMAIN
     if task not in tasks.get(domain, ()):
@@ -139,7 +136,7 @@ def _load(domain: str, task: str) -> Any:
             what, given = f"task of the domain {domain}", task
         known = ", ".join(tasks.get(domain, tasks))
         raise InputError(f"There is no {what} called {given!r}: use one of {known}.")
-    with quiet_model_compiler():
+    with quiet_model_compiler():  # one seed: lqr draws its springs here, and they are the task's
         made = suite.load(domain, task, task_kwargs={"random": 0})
     # quadruped-escape asks for an OpenGL context at each reset, which would make one.
     own = type(made.physics)

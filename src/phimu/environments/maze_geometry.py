@@ -90,15 +90,13 @@ class Maze:
         return self.move(position, displacement)
 
     def move(self, position: np.ndarray, displacement: np.ndarray) -> np.ndarray:
-        """[N, 2] ends of straight moves, each stopped where it first meets a wall.
-
-        A position inside a wall (float32 rounding can do this) starts from the nearest face.
-        """
+        """[N, 2] ends of straight moves, each stopped where it first meets a wall."""
         moves = zip(
             np.asarray(position, np.float64).tolist(),
             np.asarray(displacement, np.float64).tolist(),
             strict=True,
         )
+        # Rounding to float32 can put a position into a wall: it starts from the nearest face.
         return np.array([self.move_one(*self._to_floor(*start), *by) for start, by in moves])
 
     def move_one(self, x: float, y: float, dx: float, dy: float) -> tuple[float, float]:

@@ -35,10 +35,7 @@ def snapshots(task_ids: Sequence[str]) -> list[np.ndarray]:
 def film(
     out: Path, task_id: str, options: dict[str, Any], seed: int, actions: np.ndarray, total: float
 ) -> None:
-    """An MP4 of the episode that `actions` [steps, action_dim] give from the reset seed.
-
-    `total` is its return, by which the replay is known to be the same episode.
-    """
+    """An MP4 of the episode of these `actions` [steps, action_dim], known again by its return."""
     job = {"film": task_id, "options": options, "seed": seed, "return": total}
     # Beside its place, so that the finished film is moved there in one go.
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -64,13 +61,9 @@ def _draw(job: dict[str, Any], scratch: Path) -> None:
     for gl in _choices():
         # PYOPENGL_PLATFORM may be left over from another OpenGL: MuJoCo itself sets it.
         variables = {k: v for k, v in os.environ.items() if k != "PYOPENGL_PLATFORM"}
-        done = subprocess.run(
-            [sys.executable, "-m", "phimu.environments.rendering", str(path)],
-            env=variables | ({"MUJOCO_GL": gl} if gl else {}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        variables |= {"MUJOCO_GL": gl} if gl else {}
+        command = [sys.executable, "-m", "phimu.environments.rendering", str(path)]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
         said = [line for line in done.stderr.splitlines() if line.strip()]
         if done.returncode == 0:
             return
@@ -98,10 +91,8 @@ def _snapshot(task_id: str) -> np.ndarray:
 
 
 def _film(job: dict[str, Any], scratch: Path) -> None:
-    try:
-        import imageio.v2 as imageio
-    except ImportError as error:
-        raise InputError('A video needs imageio: pip install "phimu[video]".') from error
+    import imageio.v2 as imageio  # `check_video` found it
+
     task = open_task(job["film"], **job["options"], render_mode="rgb_array")
     task.reset(job["seed"])
     first = _frame(task)  # before the writer, which would begin a file

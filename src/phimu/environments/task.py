@@ -103,10 +103,7 @@ class Task:
 
 
 def open_task(task: str | gymnasium.Env, **kwargs: Any) -> Task:
-    """A `Task` from a Gymnasium id ("Pendulum-v1", "my_module:My-v0") or from an environment.
-
-    `kwargs` go to the environment's constructor.
-    """
+    """From an id (Pendulum-v1, my_module:My-v0) and constructor arguments, or an environment."""
     if isinstance(task, str):
         env = _make(task, kwargs)
     elif not isinstance(task, gymnasium.Env):

@@ -41,7 +41,6 @@ def evaluate(policy: Act, task: Any, episodes: int = 10, seed: int = 0) -> Evalu
 
 
 def random_policy(action_dim: int, seed: int) -> Act:
-    """Uniform actions."""
     rng = np.random.default_rng(seed)
     return lambda observation: rng.uniform(-1.0, 1.0, action_dim)
 

@@ -52,10 +52,7 @@ def probe(phi: Phi, batch: Batch, seed: int = 0) -> Probes:
 
 
 def explained(features: np.ndarray, target: np.ndarray) -> float:
-    """The share of the target's variance that least squares explains on the last rows.
-
-    Components that do not vary there count for nothing.
-    """
+    """The share of variance that least squares explains on the last rows, of what varies there."""
     target = np.asarray(target, np.float64)
     cut = int(len(features) * (1 - HELD_OUT))
     inputs = np.column_stack([features, np.ones(len(features))])

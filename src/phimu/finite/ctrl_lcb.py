@@ -8,9 +8,8 @@ behaviour that takes every action (omega), and nothing protects from one that is
 
 import jax.numpy as jnp
 
-from phimu.finite import exact
+from phimu.finite import exact, solve
 from phimu.finite.ctrl_ucb import Constants, bonus, covariance
-from phimu.finite.linear_systems import solve
 from phimu.finite.planning import policy_iteration
 from phimu.types import Array
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.errors import InputError
+from phimu.finite import whiten
 from phimu.finite.collecting import collect, count
 from phimu.finite.learners import Estimate, Learner
-from phimu.finite.linear_systems import whiten
 from phimu.finite.mdp import FiniteMDP
 from phimu.finite.planning import evaluate, policy_iteration
 from phimu.types import Array

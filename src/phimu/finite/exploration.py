@@ -7,9 +7,9 @@ Each plans exactly in what a learner gives it. LSVI-UCB is told phi*, and has it
 import jax
 import jax.numpy as jnp
 
+from phimu.finite import solve
 from phimu.finite.ctrl_ucb import Decision, Explore, covariance, elliptical
 from phimu.finite.learners import Estimate, Learner, add_counts, no_counts
-from phimu.finite.linear_systems import solve
 from phimu.finite.mdp import FiniteMDP
 from phimu.finite.planning import greedy, occupancy, policy_iteration
 from phimu.types import Array

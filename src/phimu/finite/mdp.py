@@ -83,10 +83,7 @@ def conditions(mdp: FiniteMDP) -> dict[str, float]:
 
 
 def linear_fit(mdp: FiniteMDP, values: np.ndarray) -> tuple[np.ndarray, float]:
-    """w with `values` [S, A] = <phi, w> in the least squares, and the largest error.
-
-    Of the Q of any policy the error is zero in a linear MDP.
-    """
+    """w with `values` [S, A] = <phi, w> in the least squares, and the largest error: 0 of any Q."""
     rows = mdp.phi.reshape(-1, mdp.phi.shape[2])
     weights = np.linalg.lstsq(rows, values.reshape(-1))[0]
     return weights, float(np.abs(rows @ weights - values.reshape(-1)).max())

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from phimu.finite import exact
-from phimu.finite.linear_systems import solve
+from phimu.finite import exact, solve
 from phimu.types import Array
 
 
@@ -50,11 +49,8 @@ def occupancy(transition: Array, start: Array, discount: Array, policy: Array) -
 
 @exact
 def policy_iteration(transition: Array, reward: Array, discount: Array) -> Plan:
-    """An optimal policy and its exact values.
-
-    An action is exchanged only for one that is better by more than rounding: equals would go round
-    for ever.
-    """
+    """An optimal policy and its exact values."""
+    # An action is exchanged only for one better by more than rounding: equals would go round.
     better = 1e-12 * jnp.abs(reward).max() / (1 - discount)
 
     def unfinished(step: tuple[Plan, Array]) -> Array:

@@ -52,8 +52,6 @@ class Table(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where in a study a run belongs."""
-
     study: str
     variant: int
     rest: Changes  # how it differs from the variant under its preset
@@ -67,10 +65,7 @@ def order(run: Result) -> tuple[Any, ...]:
 
 
 def place(result: Result) -> list[Placed]:
-    """The study that a run was made for, and every other that it is exactly a part of.
-
-    If there is none, its table, with what differs.
-    """
+    """The study that it was made for, others that it is exactly part of; or its table at least."""
     fits = [fit for study in STUDIES.values() if (fit := _fit(study, result)) is not None]
     certain = [fit for fit in fits if fit.study == result.study or not fit.rest]
     return certain or [fit for fit in fits if fit.study.startswith("table")]
@@ -157,7 +152,6 @@ def _our_columns(
 
 
 def ours(runs: Sequence[Result]) -> Cell:
-    """The seeds of one configuration."""
     values = [run.score for run in runs if run.score is not None]
     mean, std = mean_and_std(np.array(values))
     notes = []
@@ -209,11 +203,7 @@ def _marked(cells: dict[Column, Cell]) -> dict[Column, Cell]:
 
 
 class Aggregate(NamedTuple):
-    """What statistics say of the variants that ran under one preset, on the tasks all of them ran.
-
-    Scores are normalised: 0 is a random policy on MBBL's tasks and 1 its SAC; DM Control's returns
-    are divided by 1000, D4RL's scores by 100.
-    """
+    """What statistics say of the variants of one preset, on the tasks that all of them ran."""
 
     detail: str
     tasks: list[str]
@@ -259,7 +249,7 @@ def _aggregate(
 
 
 def _normalised(task: str, cell: Cell) -> np.ndarray:
-    """[seeds] scores."""
+    """[seeds]: on MBBL's tasks 0 is a random policy and 1 its SAC, elsewhere the scale's ends."""
     low, high = (0.0, 1_000.0) if task.startswith("dmc/") else (0.0, 100.0)
     if task.startswith("mbbl/"):
         published = next(entry.scores for entry in catalogue() if entry.task == task)

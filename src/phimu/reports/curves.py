@@ -21,10 +21,7 @@ class Curve(NamedTuple):
 
 
 def curves_of_runs(paths: Sequence[Path]) -> list[tuple[str, list[Curve]]]:
-    """The curves of each task, in the order in which the tasks, then the runs, are first met.
-
-    A directory that is no run itself stands for all the runs below it.
-    """
+    """The curves of each task, in the order in which the tasks, then the runs, are first met."""
     by_task: dict[str, dict[tuple[Path, str], list[Result]]] = {}
     for run in read_runs(paths):
         if not len(run.steps):

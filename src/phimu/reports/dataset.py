@@ -96,10 +96,7 @@ def _standardised(table: np.ndarray) -> np.ndarray:
 
 
 def effective_dimensions(table: np.ndarray) -> float:
-    """The participation ratio (sum l)^2 / sum l^2 of the correlations' eigenvalues l.
-
-    It is the number of columns if none is correlated with another, and 1 if all say the same.
-    """
+    """(sum l)^2 / sum l^2 of the correlations' eigenvalues l: from 1 to the number of columns."""
     values = np.linalg.eigvalsh(table.T @ table / len(table))
     return float(values.sum() ** 2 / max((values**2).sum(), np.finfo(float).tiny))
 

@@ -42,25 +42,19 @@ LINE_STYLES = ("-", "--", ":", "-.")
 
 
 class Panel(NamedTuple):
-    """One (s, a) of the maze, and where its next position falls.
-
-    A mass is the probability of each cell of a square grid, [cells, cells], indexed [ix, iy].
-    """
+    """One (s, a) of the maze, and where its next position falls."""
 
     title: str
     position: np.ndarray  # [2], s
     target: np.ndarray  # [2], where the move ends without noise: s + a t, stopped by walls
     samples: np.ndarray  # [n, 2], draws from the environment
-    true_mass: np.ndarray  # sums to about 1
+    true_mass: np.ndarray  # [cells, cells] by ix and iy: the probability of each; sums to about 1
     learned_mass: np.ndarray  # likewise
     total_variation: float
 
 
 def heat_map(path: Path, panels: Sequence[Panel], walls: np.ndarray, size: float) -> None:
-    """The paper's Figure 1: a column per panel, the true density above the learned one.
-
-    `walls` is [n, 4] as left, bottom, right, top; what lies outside of the square is cut off.
-    """
+    """Figure 1: true above learned, panel by panel; `walls` [n, 4]: left, bottom, right, top."""
     figure = Figure(figsize=(max(4.4, 2.4 * len(panels) + 0.4), 5.8), layout="constrained")
     rows = figure.subplots(2, len(panels), sharex=True, sharey=True, squeeze=False)
     for (above, below), panel in zip(rows.T, panels, strict=True):

@@ -20,8 +20,6 @@ BINS = 60
 
 
 class PairPenalty(NamedTuple):
-    """The penalty of some pairs (s, a)."""
-
     pairs: str
     mean: float
     median: float
@@ -59,17 +57,12 @@ def _pairs(data: LoggedDataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def table(found: Mapping[str, np.ndarray]) -> list[PairPenalty]:
-    own = found[DATA].mean(dtype=np.float64)
-    return [
-        PairPenalty(
-            name,
-            float(values.mean(dtype=np.float64)),
-            float(np.median(values)),
-            float(np.quantile(values, 0.95)),
-            float(values.mean(dtype=np.float64) / own),
-        )
-        for name, values in found.items()
-    ]
+    rows, own = [], found[DATA].mean(dtype=np.float64)
+    for name, values in found.items():
+        mean = values.mean(dtype=np.float64)
+        numbers = mean, np.median(values), np.quantile(values, 0.95), mean / own
+        rows.append(PairPenalty(name, *map(float, numbers)))
+    return rows
 
 
 def penalty_figure(path: Path, found: Mapping[str, np.ndarray], title: str) -> None:

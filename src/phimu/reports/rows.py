@@ -44,8 +44,6 @@ Changes = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One run."""
-
     path: Path
     config: str  # the hash of its configuration, which its other seeds share
     task: str  # a Gymnasium id; offline the name of the dataset
@@ -112,7 +110,6 @@ def gather(paths: Sequence[Path]) -> list[Result]:
 
 
 def read_runs(paths: Sequence[Path]) -> list[Result]:
-    """Every run at or below these paths, and its copies."""
     found = {run.resolve(): run for path in paths for run in _runs_below(path)}
     if not found:
         raise InputError("There is no run to read: name at least one run directory.")
@@ -141,7 +138,6 @@ def configurations(results: Sequence[Result]) -> list[list[Result]]:
 
 
 def maze_groups(results: Sequence[Result]) -> list[list[Result]]:
-    """The runs of each configuration that was scored in the maze."""
     return [group for group in configurations(results) if any(run.maze for run in group)]
 
 
@@ -252,10 +248,7 @@ def _settings(settings: dict[str, Any], schedule: dict[str, Any]) -> dict[str, A
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Nested settings by the last part of their names, which are unique; lists as text.
-
-    A part that was chosen by name, {"kind": "linear", ...}, is that name and its own settings.
-    """
+    """Settings by their own names, which are unique; lists as text, a chosen part by its kind."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):

@@ -42,15 +42,8 @@ def performance_profile(scores: Scores, thresholds: np.ndarray) -> np.ndarray:
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> np.ndarray:
     """How often a run of ours is above one of theirs, a tie being half; the mean over tasks."""
-    return np.mean(
-        [
-            ((x[..., :, None] > y[..., None, :]) + 0.5 * (x[..., :, None] == y[..., None, :])).mean(
-                axis=(-2, -1)
-            )
-            for x, y in zip(ours, theirs, strict=True)
-        ],
-        axis=0,
-    )
+    pairs = [(x[..., :, None], y[..., None, :]) for x, y in zip(ours, theirs, strict=True)]
+    return np.mean([((x > y) + 0.5 * (x == y)).mean(axis=(-2, -1)) for x, y in pairs], axis=0)
 
 
 def resampled(scores: Scores, repetitions: int, rng: np.random.Generator) -> list[np.ndarray]:

@@ -81,7 +81,6 @@ class RunConfig:
 
 
 def load_config(path: Path) -> RunConfig:
-    """The configuration of the run in a directory."""
     stored = read_config(path)
     try:
         logged = "dataset" in stored

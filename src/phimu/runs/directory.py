@@ -103,10 +103,7 @@ def add_facts(path: Path, facts: dict[str, Any]) -> None:
 
 
 def sessions(path: Path) -> list[dict[str, Any]]:
-    """How the run at `path` was made, and each time that it was taken up again.
-
-    None if there is no run yet, or if a kill came before its manifest.
-    """
+    """How a run was made, and each time taken up again; none if a kill came before its manifest."""
     if not (path / MANIFEST).exists():
         return []
     manifest = _read_json(path / MANIFEST)
@@ -121,7 +118,6 @@ def is_unused(path: Path) -> bool:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The configuration of the run at `path`."""
     file = Path(path) / CONFIG
     if not file.is_file():
         raise InputError(

@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import stat
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
@@ -22,6 +24,23 @@ from phimu.errors import NotFinite
 def cache_directory() -> Path:
     """Where this user keeps what can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "phimu")
+
+
+def cache_compilation() -> None:
+    """Keep JAX's compiled programs there, unless JAX_COMPILATION_CACHE_DIR names another place."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
+        return
+    directory = cache_directory() / "jax"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return
+    if os.access(directory, os.W_OK):
+        jax.config.update("jax_compilation_cache_dir", str(directory))
+        # What compiles faster is not worth a file.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        # A cache that cannot be read or written costs time, nothing else.
+        warnings.filterwarnings("ignore", message=".*persistent compilation cache")
 
 
 class Damaged(Exception):

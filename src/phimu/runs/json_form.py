@@ -14,10 +14,7 @@ from phimu.settings import choices, chosen, kind
 
 
 def to_json(config: Any, prefix: str = "") -> dict[str, Any]:
-    """The plain JSON form of a nested dataclass; tuples become lists.
-
-    A part that was chosen by name has that name as its "kind".
-    """
+    """A nested dataclass; tuples are lists, a part chosen by name has that name as its "kind"."""
     plain = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)

@@ -20,10 +20,8 @@ UNSUPPORTED = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 @contextlib.contextmanager
 def locked(path: Path, say: Callable[[str], Any]) -> Iterator[None]:
-    """Hold the run directory at `path`, made if need be; Busy if another process has it.
-
-    The kernel drops the lock of a process that dies, however it does, so none is ever stale.
-    """
+    """Hold a run directory, made if need be; Busy if another process has it. None is ever stale:
+    the kernel drops the lock of a process that dies, however it does."""
     if not is_unused(path):
         read_config(path)  # a directory of something else is left as it is
     path.mkdir(parents=True, exist_ok=True)
@@ -56,19 +54,15 @@ def _acquire(file: Path, say: Callable[[str], Any]) -> int:
         if _is_same(descriptor, file):
             break
         os.close(descriptor)
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    about = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
     try:
-        _sign(descriptor)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(about).encode() + b"\n", 0)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _sign(descriptor: int) -> None:
-    now = datetime.now().astimezone().isoformat(timespec="seconds")
-    about = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(about).encode() + b"\n", 0)
 
 
 def _is_same(descriptor: int, file: Path) -> bool:

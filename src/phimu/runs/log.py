@@ -44,13 +44,10 @@ class MetricsLog:
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
 
     def write(self, step: int, kind: str, values: Mapping[str, SupportsFloat]) -> None:
-        """One row; its kind is "train", "evaluation", "estimate" or the name of an earlier phase.
-
-        JSON has no NaN, and a run that has one should have stopped: it is an error.
-        """
+        """One row; its kind is train, evaluation, estimate or the name of an earlier phase."""
         numbers = {name: float(value) for name, value in values.items()}
         for name, number in numbers.items():
-            if not math.isfinite(number):
+            if not math.isfinite(number):  # JSON has none, and the run should have stopped
                 raise ValueError(f"The metric {name} is {number} at step {step:,}.")
             if name in ("step", "kind"):
                 raise ValueError(f"A metric cannot be called {name}.")

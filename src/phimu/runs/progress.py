@@ -56,10 +56,7 @@ class Progress:
     def update(
         self, step: int, values: Mapping[str, SupportsFloat], evaluation: bool = False
     ) -> None:
-        """Cheap enough for every step; an evaluation is shown at once.
-
-        Values are turned into numbers only when shown, so no update waits for the device.
-        """
+        """Cheap: values become numbers only when shown. An evaluation is shown at once."""
         self._step = step
         self._values.update(values)
         now = self._clock()

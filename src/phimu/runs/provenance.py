@@ -21,7 +21,6 @@ def command_line() -> list[str]:
 
 
 def session_facts(command: list[str]) -> dict[str, Any]:
-    """What a result can be traced back with."""
     return {
         "command": list(command),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -44,14 +43,9 @@ def code_revision(package: Path) -> dict[str, Any] | None:
 
     def git(*arguments: str) -> str:
         # No optional locks: looking must not get in the way of another git process.
-        return subprocess.run(
-            ["git", "--no-optional-locks", *arguments],
-            cwd=package,
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=10,
-        ).stdout.strip()
+        command = ["git", "--no-optional-locks", *arguments]
+        done = subprocess.run(command, cwd=package, check=True, capture_output=True, timeout=10)
+        return done.stdout.decode(errors="replace").strip()
 
     try:
         if not git("ls-files", "--", "."):

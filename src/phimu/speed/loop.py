@@ -57,7 +57,6 @@ class LoopSpeed(NamedTuple):
 
 
 def loop_speed(name: str, rounds: int, steps: int) -> LoopSpeed:
-    """One of CASES: the quickest round counts."""
     job = Job(updates.CASES[name], rounds=rounds, steps=steps)
     timed = run_ours(job._replace(saves=5))
     full = run_ours(job._replace(fill=MILLION, warm=0, rounds=1, steps=10, work=1.0))
@@ -65,26 +64,18 @@ def loop_speed(name: str, rounds: int, steps: int) -> LoopSpeed:
 
 
 def run_ours(job: Job) -> dict[str, float]:
-    """What `measure` finds in a new process."""
     return run_child([sys.executable, "-m", "phimu.speed.loop"], job._asdict())
 
 
 def run_child(
     command: list[str], job: dict[str, Any], variables: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """What `command JOB.json` prints; if it fails, its last words.
-
-    `variables` come on top of this process's own environment.
-    """
+    """What `command JOB.json` prints, with these environment variables; InputError if it fails."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "job.json"
         file.write_text(json.dumps(job | {"began": time.time()}))
-        child = subprocess.run(
-            [*command, str(file)],
-            capture_output=True,
-            text=True,
-            env=os.environ | (variables or {}),
-        )
+        own = os.environ | (variables or {})
+        child = subprocess.run([*command, str(file)], capture_output=True, text=True, env=own)
     if child.returncode:
         last = (child.stderr.strip() or f"exit code {child.returncode}").splitlines()[-1]
         raise InputError(f"{job['task']} could not be timed with {command[0]}: {last}")

@@ -59,7 +59,6 @@ class Timed:
         return [time.perf_counter() - begin[0], time.process_time() - begin[1]]
 
     def products(self) -> Counter[Product]:
-        """The matrix products of an update."""
         drawn = protocol.draw(self.learner.agent, self.phase, self.data, updates.KEY)
         return update_products(self.learner, self.phase, drawn)
 

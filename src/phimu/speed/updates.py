@@ -62,9 +62,7 @@ class UpdateSpeed(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A matrix product [m, k] x [k, n]."""
-
-    m: int
+    m: int  # [m, k] x [k, n]
     n: int
     k: int
 
@@ -74,7 +72,6 @@ class Product(NamedTuple):
 
 
 def settings(*fields: Any) -> Preset:
-    """The agent of a Case, and a schedule."""
     case = Case(*fields)
     changes: dict[str, Any] = {"precision": case.precision}
     if case.agent == "sac":
@@ -92,7 +89,6 @@ def settings(*fields: Any) -> Preset:
 
 
 def update_speed(name: str, rounds: int = ROUNDS, work: float = WORK) -> UpdateSpeed:
-    """One case of CASES."""
     keep_freed_memory()
     chosen = settings(*CASES[name])
     return against_peak(name, *time_update(chosen, rounds, work), rounds)
@@ -134,14 +130,12 @@ def _learn(learner: Learner, phase: str, drawn: list[Drawn], count: int) -> None
 
 
 def random_replay(chosen: Preset, rows: int) -> Replay:
-    """A buffer of noise."""
     replay = Replay(SPEC, rows, rows, chosen.schedule.batch_size)
     fill(replay, rows)
     return replay
 
 
 def fill(replay: Replay, rows: int) -> None:
-    """Add random transitions."""
     table = np.random.default_rng(0).standard_normal((rows, width(replay.spec)), np.float32)
     observation_dim, action_dim = replay.spec.observation_dim, replay.spec.action_dim
     ends = np.cumsum([observation_dim, action_dim, 1, observation_dim])
@@ -151,18 +145,15 @@ def fill(replay: Replay, rows: int) -> None:
 
 
 def example(chosen: Preset, replay: Replay, phase: str = "policy") -> Drawn:
-    """What an update takes."""
     return protocol.draw(chosen.settings, phase, replay, np.random.default_rng(0))
 
 
 def update_products(learner: Learner, phase: str, drawn: Drawn) -> Counter[Product]:
-    """The matrix products of an update on this."""
     program = learner.program._replace(phase=phase)
     return matrix_products(program.update, learner.state, drawn, KEY)
 
 
 def total_work(products: Counter[Product]) -> int:
-    """Floating point operations."""
     return sum(product.work * count for product, count in products.items())
 
 

@@ -34,8 +34,6 @@ LAST = "bench.json"  # in the cache directory
 
 
 class Bench(NamedTuple):
-    """What `phimu bench` found."""
-
     speeds: list[tuple[float, float]]  # of updates: GFLOP, and GFLOP a second
     memory_mb: dict[str, float]  # of training loops, by agent
     start_seconds: float  # until the first update

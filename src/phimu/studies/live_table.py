@@ -83,7 +83,6 @@ def summary(jobs: list[Job]) -> str:
 
 
 def table(title: str, jobs: list[Job], rows: int) -> Group:
-    """A row per job, at most so many."""
     shown = Table("run", "task", "agent", "seed", "status", box=None, pad_edge=False)
     for name in ("step", "steps/s", "left", "evaluation"):
         shown.add_column(name, justify="right", no_wrap=True)

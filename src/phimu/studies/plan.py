@@ -48,7 +48,6 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """Where its checkpoints end."""
         return self.order.last_step
 
     @property
@@ -60,14 +59,10 @@ class Run:
         return f"{TASK_TITLES.get(self.task, self.task)}  {self.label}  seed {self.seed}"
 
     def saved(self) -> tuple[int, dict[str, Any]]:
-        """Step and facts of its last checkpoint."""
         return checkpoint.glance(RunDirectory(self.path).checkpoints)
 
     def prepare(self) -> None:
-        """Make its directory, which is all that a worker is told.
-
-        One that is there stays; where its data is now, if that has moved, is added to it.
-        """
+        """Make its directory, all that a worker is told; or add where its data is now."""
         order, facts = self.order, self.order.facts()
         with contextlib.suppress(Busy), locked(self.path, lambda _: None):
             if not sessions(self.path) or data_of(self.path) != facts.get("data"):
@@ -99,10 +94,7 @@ def find_study(name: str) -> Study:
 
 
 def narrow(study: Study, tasks: Sequence[str], agents: Sequence[str]) -> Study:
-    """The study on these tasks and of these agents alone; others than its own are added to it.
-
-    A task of the study may be called what the paper calls it.
-    """
+    """The study on these tasks, by id or the paper's name, and of these agents, new ones too."""
     titles = {TASK_TITLES.get(task, task): task for task in study.tasks}
     chosen = tuple(dict.fromkeys(titles.get(task, task) for task in tasks))
     variants = list(study.variants)
@@ -114,11 +106,7 @@ def narrow(study: Study, tasks: Sequence[str], agents: Sequence[str]) -> Study:
 
 
 def expand(
-    study: Study,
-    settings: Mapping[str, str],
-    data: Path,
-    runs: Path,
-    only: Sequence[int] = (),
+    study: Study, settings: Mapping[str, str], data: Path, runs: Path, only: Sequence[int] = ()
 ) -> list[Run]:
     """Its runs: all, or those with the numbers in `only`.
 
@@ -146,12 +134,7 @@ def expand(
 
 
 def _first(
-    study: Study,
-    task: str,
-    variant: Variant,
-    settings: Mapping[str, str],
-    data: Path,
-    opened: Any,
+    study: Study, task: str, variant: Variant, settings: Mapping[str, str], data: Path, opened: Any
 ) -> tuple[Order, str]:
     """What is to be run with the first seed, and its suite."""
     chosen = _settings(study, variant, settings)

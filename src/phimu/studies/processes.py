@@ -21,8 +21,6 @@ GONE = "phimu: the process that wanted this one is gone."
 
 
 class End(NamedTuple):
-    """How a command ended."""
-
     code: int
     said: str  # the last line of its standard error
 

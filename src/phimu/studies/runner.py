@@ -131,7 +131,6 @@ class Job:
 
     @property
     def left(self) -> int:
-        """Steps."""
         return 0 if self.status == "done" else max(0, self.run.steps - self.step)
 
 

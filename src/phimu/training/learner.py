@@ -19,7 +19,7 @@ from phimu.agents.schedule import Schedule
 from phimu.data.device_set import DeviceSet
 from phimu.data.rows import split
 from phimu.errors import NotFinite
-from phimu.normalisation import Acting, Normaliser, normalise_batch, normaliser
+from phimu.normalisation import Acting, AsIs, Normaliser, RunningNormaliser, normalise_batch
 from phimu.runs import checkpoint
 from phimu.training.devices import on_first, placement
 from phimu.training.streams import ACT, INIT, REFRESH, UPDATE, key, stream
@@ -27,8 +27,6 @@ from phimu.types import Act, Drawn, Feed, Metrics, Spec, Store
 
 
 class LearnerState(NamedTuple):
-    """All that is learned."""
-
     normaliser: Normaliser
     agent: Any
 
@@ -137,10 +135,7 @@ def mode(acting: Acting, observation: Any) -> jax.Array:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def query(agent: Any, name: str, state: LearnerState, observation: Any, *rest: Any) -> jax.Array:
-    """One of an agent's queries, on observations as the environment gives them.
-
-    `rest` is an action, and for a density a next observation.
-    """
+    """An agent's answer; `rest` is an action, and for a density a next observation."""
     seen = state.normaliser
     action, *following = rest
     inputs = seen(observation), action, *(seen(each) for each in following)
@@ -157,22 +152,15 @@ class Learner:
         self._unchecked: tuple[jax.Array, jax.Array, list[Drawn]] | None = None
         collects = schedule.collection
         self._uniform_mix = 0.0 if collects is None else collects.uniform_mix
-        state = LearnerState(
-            normaliser(schedule.normalise_observations, spec.observation_dim),
-            agent.init(spec, key(seed, INIT, 0)),
-        )
+        wanted = schedule.normalise_observations
+        seen = RunningNormaliser(spec.observation_dim) if wanted else AsIs()
+        state = LearnerState(seen, agent.init(spec, key(seed, INIT, 0)))
         # Slow copies start as the same arrays; separate ones can be donated to a compiled call.
         state = jax.tree.map(jnp.copy, state)
         tree: Any = jax.tree.structure(state)
-        self.program = Program(
-            agent,
-            protocol.phases(agent)[-1].name,
-            tree,
-            spec,
-            schedule.precision == "bfloat16",
-            collects is not None,
-            self._place and self._place.whole,
-        )
+        phase, bfloat16 = protocol.phases(agent)[-1].name, schedule.precision == "bfloat16"
+        whole = self._place and self._place.whole
+        self.program = Program(agent, phase, tree, spec, bfloat16, collects is not None, whole)
         self.state = state
         numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
         self._acting, self._acting_tree = jax.tree.flatten(self._acting_of(numbers))
@@ -194,14 +182,10 @@ class Learner:
 
     @property
     def acting(self) -> Acting:
-        """What acting needs of the state."""
         return self._acting_of(self.state)
 
     def act(self, observation: np.ndarray, step: int, mixed: bool = True) -> np.ndarray:
-        """Sampled actions, `mixed` with random ones as the schedule says.
-
-        They depend on the last update, so this waits for it.
-        """
+        """Sampled after the last update is over, `mixed` with random ones as the schedule says."""
         acting = [self._leaves[number] for number in self._acting]
         if self._place is not None:
             acting = on_first(acting)  # all of them would take longer, and say the same
@@ -218,10 +202,7 @@ class Learner:
         return np.asarray(query(self.agent, name, self.state, *arrays))
 
     def begin(self, phase: str, store: Store, step: int, columns_only: bool = False) -> Store:
-        """What the agent computes outside of updates; the store with any columns it adds.
-
-        `columns_only` leaves the state as it is.
-        """
+        """The store with any columns that the agent adds, and unless `columns_only` its state."""
         state = self.state
         draws = key if isinstance(store, DeviceSet) else stream
         rng: Any = draws(self.seed, REFRESH, step)
@@ -231,15 +212,11 @@ class Learner:
         return store
 
     def normalise_by(self, observations: np.ndarray) -> None:
-        """Take the statistics of a whole dataset."""
         state = self.state
         self.state = LearnerState(state.normaliser.of(observations), state.agent)
 
     def learn(self, phase: str, step: int, drawn: list[Drawn], room: int) -> None:
-        """Updates from number `step` on, begun but not waited for; `check` first.
-
-        Up to `room` at a time are one compiled program.
-        """
+        """Updates from number `step` on, begun but not waited for; up to `room` are one program."""
         source: Any = drawn[0]
         if room > 1:
             source = jax.tree.map(lambda *each: _stacked(each, room), *drawn)
@@ -281,12 +258,10 @@ class Learner:
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For a checkpoint."""
         arrays = {f"agent/{k}": v for k, v in checkpoint.flatten(self.state).items()}
         return arrays | {f"metrics/{k}": np.asarray(v) for k, v in self.metrics.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """From a checkpoint."""
         self.state = checkpoint.restore(self.state, checkpoint.below("agent/", arrays))
         metrics = checkpoint.below("metrics/", arrays)
         self.metrics = {name: jnp.asarray(value) for name, value in metrics.items()}

@@ -35,10 +35,7 @@ def preparation(agent: Any) -> int:
 
 
 class OfflineRun:
-    """An agent learning from a set: `advance` is some updates, never past something that is due.
-
-    Without a set it is what a checkpoint says, to act and to be asked.
-    """
+    """An agent learning from a set; without one it can only act and be asked."""
 
     def __init__(
         self,
@@ -72,7 +69,6 @@ class OfflineRun:
 
     @property
     def metrics(self) -> Metrics:
-        """Of the last update."""
         return self.learner.metrics
 
     @property
@@ -102,10 +98,7 @@ class OfflineRun:
     def advance(
         self, until: int, beginning: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        """Some updates, at most to step `until` and to what is due next.
-
-        What a phase computes first may take minutes; `beginning` may break that off.
-        """
+        """Some updates, up to what is due next; `beginning` can break off what they begin with."""
         if self._set is None:
             raise InputError("This run has no data to learn from: name its set again.")
         phase, done = self._phase_of(self.step)
@@ -140,7 +133,6 @@ class OfflineRun:
         raise self.learner.fault(drawn, self.step)
 
     def policy(self) -> Act:
-        """The mode action of the agent as it is now."""
         return self.learner.mode()
 
     def estimates(self) -> dict[str, float]:

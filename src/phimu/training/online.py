@@ -39,12 +39,8 @@ class OnlineRun:
         self.agent, self.task, self.schedule, self.seed = agent, task, schedule, seed
         self.collection = schedule.collection
         self.learner = Learner(agent, task.spec, schedule, seed, devices)
-        self.replay = Replay(
-            task.spec,
-            self.collection.buffer_size,
-            self.collection.learning_starts,
-            schedule.batch_size,
-        )
+        capacity, warm_up = self.collection.buffer_size, self.collection.learning_starts
+        self.replay = Replay(task.spec, capacity, warm_up, schedule.batch_size)
         self.step = self.updates = self.episodes = 0
         self._simulated = 0  # simulator steps of all episodes but the open one
         self.returns: list[float] = []  # of the last episodes, for the progress line
@@ -55,7 +51,8 @@ class OnlineRun:
         self._prepared: dict[int, Drawn] = {}  # of the next update, by its number
         self._begin_episode()
 
-    def advance(self) -> None:
+    def advance(self, *_: Any) -> None:
+        """A step needs none of what many updates at once do: an end, and leave to break off."""
         action = self._action()
         next_observation, reward, terminated, truncated = self.task.step(action)
         self.replay.add(self._observation, action, reward, next_observation, terminated, truncated)
@@ -75,12 +72,10 @@ class OnlineRun:
 
     @property
     def state(self) -> Any:
-        """Of the agent."""
         return self.learner.state
 
     @property
     def metrics(self) -> Metrics:
-        """Of the last update."""
         return self.learner.metrics
 
     @property
@@ -89,7 +84,6 @@ class OnlineRun:
         return self._simulated + self.task.simulator_steps
 
     def policy(self) -> Act:
-        """The mode action of the agent as it is now."""
         self.check()
         return self.learner.mode()
 
@@ -121,8 +115,7 @@ class OnlineRun:
             together = min(
                 room, end - done, phase.begin_every - since if phase.begin_every else room
             )
-            numbers = range(self.updates, self.updates + together)
-            drawn = [self._prepared.pop(n, None) or self._draw(phase, n) for n in numbers]
+            drawn = [self._draw(phase, self.updates + number) for number in range(together)]
             self.check()
             if not since:
                 self.learner.begin(phase.name, self.replay, self.updates)
@@ -136,11 +129,14 @@ class OnlineRun:
         Where several transitions come in between, as `train_freq` may say, it is drawn when due: a
         run that is resumed half-way could not draw it again from the buffer as it was.
         """
+        self._prepared = {}
         if self.updates and self.collection.train_freq == 1:
             first = protocol.phases(self.agent)[0]
             self._prepared = {self.updates: self._draw(first, self.updates)}
 
     def _draw(self, phase: Phase, update: int) -> Drawn:
+        if update in self._prepared:
+            return self._prepared.pop(update)
         return protocol.draw(self.agent, phase.name, self.replay, stream(self.seed, BATCH, update))
 
     def _begin_episode(self) -> None:
@@ -151,7 +147,6 @@ class OnlineRun:
 
     @property
     def clock(self) -> int:
-        """What the schedule counts."""
         return self.step
 
     def facts(self) -> dict[str, float]:

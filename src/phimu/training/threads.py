@@ -15,10 +15,7 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def limit_threads(wanted: int | None) -> None:
-    """Hold this process to `wanted` threads, or else to OMP_NUM_THREADS, or else to its cores.
-
-    It has to come before the first import of JAX and NumPy.
-    """
+    """Hold this process to `wanted`, or OMP_NUM_THREADS, or its cores; before JAX is imported."""
     if wanted is None:
         inherited = _number("OMP_NUM_THREADS")
         if inherited and not any(_number(name) for name in FOR_JAX):
@@ -39,7 +36,6 @@ def threads_in_use() -> int:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

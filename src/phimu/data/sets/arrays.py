@@ -107,7 +107,6 @@ def _converted(where: str, arrays: dict[str, np.ndarray], names: dict[str, str])
 
 
 def _names_in(path: Path, present: list[str]) -> dict[str, str]:
-    """Which name each column has in the file."""
     for name in ("done", "dones"):
         if name in present:
             raise InputError(

@@ -62,17 +62,14 @@ class Hdf5Columns:
         return f"{self.path}: {self.group.name.rstrip('/')}/{self.names[key]}".replace(": /", ": ")
 
     def column(self, key: str, out: np.ndarray | None = None) -> np.ndarray:
-        """[N, size] or [N], flags as bool and the rest as float32, into `out` where it is given.
-
-        HDF5 converts other types in small pieces, so there is no second copy.
-        """
+        """[N, size] or [N], flags as bool and the rest as float32, into `out` where it is given."""
         dataset = self.dataset(key)
         with self._naming(key):
             if key in FLAGS:
                 values = dataset[()]
             else:
                 values = np.empty(dataset.shape, np.float32) if out is None else out
-                if values.size:
+                if values.size:  # HDF5 converts other types in small pieces: no second copy
                     dataset.read_direct(values.reshape(dataset.shape))
         return converted(key, values, self.label(key))
 

@@ -119,7 +119,6 @@ def _group(path: Path, file: Any, name: str) -> Hdf5Columns:
 
 
 def _read_episode(group: Hdf5Columns, rows: dict[str, np.ndarray]) -> None:
-    """Fill these rows of the table."""
     steps = len(rows["reward"])
     if not steps:
         raise InputError(f"{group.label('action')} is empty: drop that episode.")

@@ -52,7 +52,6 @@ def is_source(text: str) -> bool:
 
 
 def is_there(source: str) -> bool:
-    """Whether there is something to open."""
     try:
         return _find(source)[1].is_file()
     except InputError:
@@ -72,7 +71,6 @@ def _word(source: str) -> tuple[str, str]:
 
 
 def _find(source: str) -> tuple[str, Path]:
-    """The layout and the file."""
     word, rest = _word(source)
     layout = word.removesuffix(":") or SUFFIXES.get(Path(source).suffix, "")
     if not word and Path(source).is_dir():

@@ -11,15 +11,10 @@ import jax
 import numpy as np
 
 from phimu.errors import InputError, at_least
-from phimu.finite import exact
+from phimu.finite import exact, exploration
 from phimu.finite.ctrl_ucb import Algorithm, Constants, Explore, Trace, log_tables, optimistic, run
 from phimu.finite.estimators import Loss, maximum_likelihood, ranking
-from phimu.finite.exploration import (
-    elliptical_planner,
-    epsilon_greedy,
-    known_features,
-    least_squares,
-)
+from phimu.finite.exploration import epsilon_greedy
 from phimu.finite.learners import shifts_by, tables_by_likelihood
 from phimu.finite.mdp import FiniteMDP, stack
 from phimu.finite.models import combination_lock
@@ -76,10 +71,10 @@ def contenders(horizon: int, actions: int, plans: int, batch: int) -> dict[str, 
         return Contender("finite", Algorithm(learner, optimistic(of_codes)), fewer, batch // 2)
 
     cover = 2 * horizon + 4  # policies: a few more than directions of phi
-    flambe = Algorithm(
-        shifts_by(maximum_likelihood, 0, PER_LATENT), elliptical_planner(cover), policies=cover
-    )
-    lsvi = Algorithm(known_features(), least_squares(LSVI_BONUS_SCALE), uniform_action=False)
+    codes = shifts_by(maximum_likelihood, 0, PER_LATENT)
+    flambe = Algorithm(codes, exploration.elliptical_planner(cover), policies=cover)
+    squares = exploration.least_squares(LSVI_BONUS_SCALE)
+    lsvi = Algorithm(exploration.known_features(), squares, uniform_action=False)
     return {
         "CTRL-UCB": Contender("tables", Algorithm(ranked, optimistic(of_tables)), plans, batch),
         "Rep-UCB": Contender("tables", Algorithm(counted, optimistic(of_tables)), plans, batch),

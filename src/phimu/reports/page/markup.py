@@ -28,7 +28,6 @@ def tag(name: str, /, *content: Any, **attributes: Any) -> Html:
 
 
 def join(content: Any) -> Html:
-    """The markup of several values."""
     if content is None:
         return Html("")
     if isinstance(content, Html):
@@ -60,8 +59,5 @@ def marks(found: Sequence[str], notes: Footnotes) -> Html | None:
 
 
 def footnotes(notes: Footnotes) -> Html | None:
-    return (
-        tag("ol", [tag("li", note) for note in notes.notes], class_="notes")
-        if notes.notes
-        else None
-    )
+    items = [tag("li", note) for note in notes.notes]
+    return tag("ol", items, class_="notes") if items else None

@@ -7,17 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from phimu.reports import numbers
 from phimu.reports.comparison import ours
-from phimu.reports.numbers import (
-    MAZE_SCORES,
-    NOT_RUN,
-    hours,
-    maze_score,
-    number,
-    score,
-    span,
-    thousands,
-)
+from phimu.reports.numbers import MAZE_SCORES, NOT_RUN, hours, maze_score
 from phimu.reports.page.markup import Html, join, line, table, tag
 from phimu.reports.rows import Result, configurations, maze_groups
 from phimu.runs.directory import RunDirectory
@@ -42,8 +34,8 @@ def links(runs: Sequence[Result], anchors: Anchors) -> list[Html | str]:
 
 def what_was_run(results: Sequence[Result], anchors: Anchors) -> Html:
     heads = [tag("th", name, scope="col") for name in ("task", "agent", "settings", "seeds")]
-    numbers = [tag("th", n, scope="col", class_="number") for n in ("steps", "score", "hours")]
-    head = tag("tr", heads, numbers, tag("th", "phimu", scope="col"))
+    right = [tag("th", n, scope="col", class_="number") for n in ("steps", "score", "hours")]
+    head = tag("tr", heads, right, tag("th", "phimu", scope="col"))
     groups = [_configuration(group, anchors) for group in configurations(results)]
     return table(head, join(groups), class_="ran")
 
@@ -71,8 +63,8 @@ def _configuration(group: Sequence[Result], anchors: Anchors) -> Html:
         first.agent,
         first.label,
         links(group, anchors),
-        tag("td", span(min(done), max(done)), late, class_="number"),
-        tag("td", score(ours(scored)) if scored else unscored, class_="number"),
+        tag("td", numbers.span(min(done), max(done)), late, class_="number"),
+        tag("td", numbers.score(ours(scored)) if scored else unscored, class_="number"),
         tag("td", hours([run.hours for run in group]), class_="number"),
         ", ".join(sorted({_revision(run) for run in group})),
     ]
@@ -115,7 +107,7 @@ def _run(run: Result, anchor: str, page: Path, with_pictures: bool) -> Html:
         "note": run.note or None,
         "command": tag("code", run.command),
         "settings": run.label,
-        "steps": thousands(run.done) + ("" if run.finished else ", unfinished"),
+        "steps": numbers.thousands(run.done) + ("" if run.finished else ", unfinished"),
         "started": run.sessions[0].get("created", "not recorded"),
         "sessions": len(run.sessions),
         "threads": run.sessions[-1].get("threads", "not recorded"),
@@ -141,7 +133,7 @@ def _run(run: Result, anchor: str, page: Path, with_pictures: bool) -> Html:
 def _value(run: Result) -> str:
     if run.maze:
         return f"total variation {maze_score([run], 'total_variation_free')}"
-    return "no evaluation yet" if run.score is None else number(run.score)
+    return "no evaluation yet" if run.score is None else numbers.number(run.score)
 
 
 def _name(run: Result) -> str:

@@ -17,8 +17,6 @@ PAPER = "CTRL paper"
 
 
 class Published(NamedTuple):
-    """One score of one method on one task."""
-
     table: str  # a study of phimu.studies.tables, or "gymnasium" or "d4rl-v2"
     task: str  # as phimu names it
     method: str

@@ -23,10 +23,7 @@ class Power(NamedTuple):
 
 
 def cube(rows: Sequence[Any], field: str, *axes: str, **where: Any) -> tuple[list, np.ndarray]:
-    """`field` of the rows that match `where`, an axis for each of `axes`, in ascending order.
-
-    First the values along the last axis. Every combination must be there.
-    """
+    """The values along the last of `axes`, ascending; `field` of every row that matches `where`."""
     chosen = [row for row in rows if all(getattr(row, key) == is_ for key, is_ in where.items())]
     found = {tuple(getattr(row, axis) for axis in axes): getattr(row, field) for row in chosen}
     ticks = [sorted(set(along)) for along in zip(*found, strict=True)]
@@ -68,10 +65,7 @@ def interval(values: np.ndarray, summary: Summary) -> tuple[np.ndarray, np.ndarr
 
 
 def power(sizes: np.ndarray, values: np.ndarray, summary: Summary = mean) -> Power:
-    """Of `sizes`, to fit the `summary` of values [seeds, ..., sizes], by least squares of logs.
-
-    NaN where there is no such power: with fewer than two sizes, or a summary of zero.
-    """
+    """Of `sizes`, to fit the `summary` of values [seeds, ..., sizes] in logs; or NaN."""
 
     def fitted(drawn: np.ndarray) -> float:
         heights = summary(drawn)
