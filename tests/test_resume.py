@@ -148,25 +148,15 @@ def test_a_directory_of_minaris_is_found_again(tmp_path: Path, monkeypatch, stop
     """By whatever it was called: what is looked for is the file in it."""
     pytest.importorskip("h5py", reason="the extra offline is not installed")
     monkeypatch.chdir(tmp_path)
-    words = [
-        "--policy",
-        "random",
-        "--steps",
-        "60",
-        "--layout",
-        "minari",
-        "--out",
-        "walks",
-        "--quiet",
-    ]
+    words = ["--policy", "random", "--steps", "60", "--layout", "minari", "--out", "walks"]
     assert main(["data", "collect", "phimu/probe-MatchObservation-v0", *words]) == 0
     for number, source in enumerate(("minari:walks", f"minari:{tmp_path / 'walks'}")):
         run = tmp_path / str(number)
-        with stopped_before(OfflineRun, 5):
-            assert train(source, f"--agent td3-bc --steps 8 {SIZES} --quiet", run) == 143
+        with stopped_before(OfflineRun, 12):
+            assert train(source, f"--agent td3-bc --steps 40 {SIZES} --quiet", run) == 143
         assert main(["resume", str(run), "--quiet"]) == 0
         assert order_of(run).data == f"minari:{tmp_path / 'walks'}"
-        assert checkpoint.glance(run / "checkpoint")[0] == 8
+        assert checkpoint.glance(run / "checkpoint")[0] == 40
 
 
 def test_what_the_directory_does_not_say_is_asked_for(tmp_path: Path, logged: Path, capsys):

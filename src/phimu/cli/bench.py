@@ -34,19 +34,21 @@ def main(
         json_file: also write the numbers into this file.
     """
     at_least(1, rounds=rounds, steps=steps)
-    online = [updates.update_speed(name, rounds) for name in updates.CASES]
-    logged = [offline.planner_speed(name, rounds) for name in offline.PLANNERS]
     found: dict[str, Any] = {"threads": threads_in_use()}
-    found["updates"] = _shown(online + logged)
-    found["loop"] = _shown([loop.loop_speed(name, rounds, steps) for name in loop.CASES])
-    if json_file is not None:
-        write_atomically(json_file, json.dumps(found, indent=2).encode() + b"\n")
+    for part in ("updates", "loop"):
+        rows = _measure(part, rounds, steps)
+        Console(width=200).print(as_table(rows), "")
+        found[part] = [row._asdict() for row in rows]
+        if json_file is not None:
+            write_atomically(json_file, json.dumps(found, indent=2).encode() + b"\n")
     cost.record(found)
 
 
-def _shown(rows: list[Any]) -> list[dict[str, Any]]:
-    Console(width=200).print(as_table(rows), "")
-    return [row._asdict() for row in rows]
+def _measure(part: str, rounds: int, steps: int) -> list[Any]:
+    if part == "loop":
+        return [loop.loop_speed(name, rounds, steps) for name in loop.CASES]
+    online = [updates.update_speed(name, rounds) for name in updates.CASES]
+    return online + [offline.planner_speed(name, rounds) for name in offline.PLANNERS]
 
 
 def as_table(rows: list[Any]) -> Table:
