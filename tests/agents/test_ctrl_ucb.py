@@ -98,6 +98,39 @@ def test_the_planner_reads_the_slow_phi():
     )
 
 
+TOGETHER = replace(CONTRAST_ONLY, critic_trains_phi=2.0)
+
+
+def test_where_the_critic_trains_phi_rewards_reach_it():
+    update = jax.jit(lambda *rest: TOGETHER.update("policy", *rest))
+    start, key = TOGETHER.init(SPEC, jax.random.PRNGKey(0)), jax.random.PRNGKey(1)
+    one, other = (update(start, random_batch(0, rewards), key)[0] for rewards in (0, 1))
+    assert not equal(one.representation.features.phi, other.representation.features.phi)
+    assert equal(one.representation.features.mu, other.representation.features.mu)
+    again = UPDATE(start, random_batch(0, 0), key)[0]
+    assert not equal(one.representation.features.phi, again.representation.features.phi)
+
+
+def test_the_critic_that_trains_phi_reads_the_current_one_and_targets_the_slow_one():
+    update = jax.jit(lambda *rest: TOGETHER.update("policy", *rest))
+    start, key = TOGETHER.init(SPEC, jax.random.PRNGKey(0)), jax.random.PRNGKey(1)
+    feed = random_batch(0, 0)
+    ends = feed._replace(batch=feed.batch._replace(terminated=np.ones(64, np.float32)))
+    moved = start.representation
+    moved = moved._replace(slow=jax.tree.map(lambda x: 1.1 * x, moved.slow))
+    for given, same in ((ends, True), (feed, False)):  # without a future there is no target phi
+        one, other = (
+            update(start._replace(representation=r), given, key)[0].planner.critic
+            for r in (start.representation, moved)
+        )
+        assert equal(one, other) == same
+
+
+def test_a_critic_that_trains_phi_takes_one_step_a_round():
+    with pytest.raises(InputError, match="planner_steps must be 1"):
+        replace(TOGETHER, planner_steps=2)
+
+
 def test_the_planner_alone_changes_nothing_but_itself():
     """Many updates on one slow phi; the values move, phi and what it was learned with do not."""
     agent = CONTRAST_ONLY

@@ -6,7 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.planning.critics import CRITICS, beside, smaller, twin, values
+from phimu.planning.critics import (
+    CRITICS,
+    FREQUENCY,
+    RandomFeatures,
+    beside,
+    smaller,
+    twin,
+    values,
+)
 
 D, WIDTH, B = 5, 7, 6
 
@@ -28,6 +36,12 @@ def linear(critic, phi, activation, norm):
     return dense(critic.out, phi)[:, 0]
 
 
+def random_features(critic, phi, activation, norm):
+    """w' (cos V phi, sin V phi) + b."""
+    angle = phi @ np.asarray(critic.frequencies, np.float64)
+    return dense(critic.out, np.concatenate([np.cos(angle), np.sin(angle)], axis=1))[:, 0]
+
+
 def linear_plus_hidden(critic, phi, activation, norm):
     """w1' phi + w2' sigma(w3' phi), equation (q_param)."""
     hidden = activate(dense(critic.hidden, phi), activation, norm)
@@ -44,6 +58,7 @@ def layers(critic, phi, activation, norm):
 
 ORACLES = {
     "linear": (linear, None),
+    "random_features": (random_features, None),
     "linear_plus_hidden": (linear_plus_hidden, None),
     "two_layer": (layers, 2),
     "three_layer": (layers, 3),
@@ -88,6 +103,19 @@ def test_the_smaller_value_is_that_of_each_row():
     both = np.asarray(values(critic, jnp.asarray(phi, jnp.float32)))
     np.testing.assert_array_equal(smaller(critic, jnp.asarray(phi, jnp.float32)), both.min(axis=0))
     assert 0 < (both[0] < both[1]).sum() < B  # now the one, now the other
+
+
+def test_random_features_are_a_gaussian_kernel_and_are_not_trained():
+    """<f(x), f(y)> / count = exp(-FREQUENCY^2 |x - y|^2 / (2 d)), up to sampling."""
+    critic = RandomFeatures(D, 40_000, jax.random.PRNGKey(0), "elu", False)
+    x, y = np.random.default_rng(0).normal(size=(2, 4, D))
+    angles = [points @ np.asarray(critic.frequencies, np.float64) for points in (x, y)]
+    found = np.mean(np.cos(angles[0] - angles[1]), axis=1)
+    kernel = np.exp(-(FREQUENCY**2) * ((x - y) ** 2).sum(axis=1) / (2 * D))
+    np.testing.assert_allclose(found, kernel, atol=0.03)
+    grads = jax.grad(lambda head: jnp.sum(head(jnp.asarray(x, jnp.float32))))(critic)
+    assert not np.asarray(grads.frequencies).any()
+    assert np.asarray(grads.out.weight).any()
 
 
 # What a critic reads beside phi

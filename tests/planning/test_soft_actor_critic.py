@@ -292,6 +292,23 @@ def test_phi_of_the_batch_may_be_given():
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
+def test_the_pull_is_the_gradient_of_the_td_loss_at_phi():
+    """2 (Q - y) w / (2 B), summed over both heads, for targets by another phi."""
+    state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(1)
+    here = phi(batch.observation, batch.action)
+    _, metrics, pull = SETTINGS.update_and_pull(state, phi, phi, batch, key, here)
+    target = target_of(state, batch, noise_of(key)[0])
+    heads = float64(state.critic)
+    expected = 0.0
+    for weight, bias in (heads[:2], heads[2:]):
+        error = np.asarray(here, np.float64) @ weight[:, 0] + bias[0] - target
+        expected = expected + error[:, None] * weight[:, 0][None, :] / B
+    np.testing.assert_allclose(pull, expected, rtol=1e-4, atol=1e-5)
+    other = SETTINGS.update_and_pull(state, phi, lambda s, a: 0 * phi(s, a), batch, key, here)
+    assert not np.isclose(other[1]["td_loss"], metrics["td_loss"])
+    np.testing.assert_array_equal(other[1]["value"], metrics["value"])
+
+
 @pytest.mark.parametrize("bad", [{"target_rate": 0.0}, {"initial_entropy_weight": 0.0}])
 def test_bad_rates_and_weights_are_refused(bad):
     with pytest.raises(InputError, match=next(iter(bad))):

@@ -130,3 +130,47 @@ def test_rows_whose_episode_ended_are_not_asked():
 def test_bad_settings_get_one_sentence(changes, words):
     with pytest.raises(InputError, match=words):
         replace(PLAIN, **changes)
+
+
+def test_phi_and_mu_may_read_observations_in_units_of_their_deviation():
+    """Observations in other units give the same loss and the same phi."""
+    own = replace(BLURRED, normalise_inputs=True, feature_learning_rate=0.0)
+    small, scale = feed(), np.array([1.0, 5.0, 1e2], np.float32)
+    batch = small.batch
+    other = Feed(
+        batch._replace(
+            observation=batch.observation * scale + 3,
+            next_observation=batch.next_observation * scale + 3,
+        ),
+        {"negatives": small.others["negatives"] * scale + 3},
+    )
+    state = own.init(SPEC, KEY)
+    (one, first), (two, second) = (own.update(state, each, KEY) for each in (small, other))
+    np.testing.assert_allclose(first["nce_loss"], second["nce_loss"], rtol=1e-3)
+    read = [
+        own.phi(s)(f.batch.observation, f.batch.action) for s, f in ((one, small), (two, other))
+    ]
+    np.testing.assert_allclose(read[0], read[1], rtol=1e-2, atol=1e-2)
+    ratios = [
+        own.log_ratio(s, phi, f.others["negatives"])
+        for s, phi, f in zip((one, two), read, (small, other), strict=True)
+    ]
+    np.testing.assert_allclose(ratios[0], ratios[1], rtol=1e-2, atol=1e-2)
+
+
+def test_a_pull_is_the_gradient_of_another_loss_and_contrast_may_weigh_nothing():
+    """With weight 0 and the pull of |phi|^2 / 2, phi shrinks as by that loss alone."""
+    only = replace(PLAIN, contrast_weight=0.0, feature_learning_rate=1e-2)
+    state, given = only.init(SPEC, KEY), feed()
+    pair = given.batch.observation, given.batch.action
+    sizes = []
+    for _ in range(50):
+        phi = only.current(state)(*pair)
+        sizes.append(float(jnp.sum(phi**2)))
+        state, _ = only.update(state, given, KEY, None, phi)
+    assert sizes[-1] < 0.5 * sizes[0]
+    start = only.init(SPEC, KEY)
+    unmoved, _ = only.update(start, given, KEY)
+    assert (
+        unmoved.features.phi.network.layers[0].weight == start.features.phi.network.layers[0].weight
+    ).all()

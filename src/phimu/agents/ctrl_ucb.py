@@ -41,6 +41,9 @@ class CtrlUcb:
     beside_phi: BesidePhi = "nothing"
     """What the critic reads beside phi: nothing, as in the paper; the pair (s, a); or scaled_pair,
     (s, a) multiplied so that at unit variance it weighs as much as phi."""
+    critic_trains_phi: float = 0.0
+    """Weight of the TD loss in the loss of phi. 0: phi is frozen to the planner, as in the paper;
+    above 0 critic and actor read the current phi, targets the slow one."""
     planner_rows: int | None = None
     """Rows of a batch the planner learns from; contrast wants larger batches than control."""
     planner_steps: int = 1
@@ -52,6 +55,8 @@ class CtrlUcb:
             raise InputError(f"planner_rows is {self.planner_rows}: give at least 1, or None.")
         if self.planner_steps < 1:
             raise InputError(f"planner_steps is {self.planner_steps}: give at least 1.")
+        if self.critic_trains_phi and self.planner_steps > 1:
+            raise InputError("planner_steps must be 1 where critic_trains_phi is above 0.")
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -96,6 +101,8 @@ class CtrlUcb:
         """Lines 6 to 9 of Algorithm 1 on one batch and the negatives that go with it."""
         for_planner, for_features = jax.random.split(key)
         few = Batch(*(column[: self.planner_rows] for column in feed.batch))
+        if self.critic_trains_phi:
+            return self._update_together(state, feed, few, for_planner, for_features)
         representation, learned = state.representation, {}
         if phase != "planner":
             representation, learned = self.representation.update(
@@ -110,6 +117,33 @@ class CtrlUcb:
             few._replace(reward=few.reward + bonus),
             for_planner,
             beside(here, self.beside_phi, few.observation, few.action),
+        )
+        metrics = learned | planned | {"bonus": jnp.mean(bonus)}
+        return CtrlUcbState(representation, state.whitening, planner), metrics
+
+    def _update_together(
+        self,
+        state: CtrlUcbState,
+        feed: Feed,
+        few: Batch,
+        for_planner: jax.Array,
+        for_features: jax.Array,
+    ) -> tuple[CtrlUcbState, Metrics]:
+        """The same where the TD loss trains phi too: the planner first, then phi, pulled by it."""
+        slow = self.representation.phi(state.representation)
+        phi = self.representation.current(state.representation)
+        bonus = self._bonus(state.whitening, slow(few.observation, few.action))
+        planner, planned, pull = self.planner.update_and_pull(
+            state.planner,
+            self._inputs(phi),
+            self._inputs(slow),
+            few._replace(reward=few.reward + bonus),
+            for_planner,
+            self._inputs(phi)(few.observation, few.action),
+        )
+        pull = self.critic_trains_phi * pull[:, : self.representation.feature_dim]
+        representation, learned = self.representation.update(
+            state.representation, feed, for_features, self._to_predict(state, few), pull
         )
         metrics = learned | planned | {"bonus": jnp.mean(bonus)}
         return CtrlUcbState(representation, state.whitening, planner), metrics

@@ -10,10 +10,12 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from phimu.networks import ACTIVATIONS, MLP, Dense, standardise
+from phimu.networks import ACTIVATIONS, MLP, Dense, product, standardise
 
-CriticName = Literal["linear", "linear_plus_hidden", "two_layer", "three_layer"]
+CriticName = Literal["linear", "random_features", "linear_plus_hidden", "two_layer", "three_layer"]
+FREQUENCY = 2.0  # of random features, in radians per deviation of what they read
 
 
 class Linear(eqx.Module):
@@ -27,6 +29,29 @@ class Linear(eqx.Module):
 
     def __call__(self, phi: jax.Array) -> jax.Array:
         return self.out(phi)[..., 0]
+
+
+class RandomFeatures(eqx.Module):
+    """Q = w' f(phi), linear in `width` random features of phi: cos and sin of projections of it.
+
+    exp(<phi, mu>) is an expectation over such features, so with the exponential ratio P(s'|s, a),
+    and with it Q, is linear in them and not in phi itself. Only w is trained.
+    """
+
+    frequencies: jax.Array  # [inputs, width / 2]
+    out: Dense
+
+    def __init__(self, inputs: int, width: int, key: jax.Array, activation: str, norm: bool):
+        del activation, norm
+        count, (for_frequencies, for_out) = width // 2, jax.random.split(key)
+        directions = jax.random.normal(for_frequencies, (inputs, count))
+        self.frequencies = FREQUENCY / np.sqrt(inputs) * directions
+        self.out = Dense(2 * count, 1, for_out, gain=0.1)
+
+    def __call__(self, phi: jax.Array) -> jax.Array:
+        angle = product(phi, jax.lax.stop_gradient(self.frequencies))
+        waves = jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+        return self.out(waves)[..., 0]
 
 
 class LinearPlusHidden(eqx.Module):
@@ -76,10 +101,11 @@ def _layers(hidden_layers: int) -> Callable[..., Layers]:
     return lambda *args: Layers(hidden_layers, *args)
 
 
-Head = Linear | LinearPlusHidden | Layers
+Head = Linear | RandomFeatures | LinearPlusHidden | Layers
 
 CRITICS: dict[str, Callable[..., Head]] = {
     "linear": Linear,
+    "random_features": RandomFeatures,
     "linear_plus_hidden": LinearPlusHidden,
     "two_layer": _layers(1),
     "three_layer": _layers(2),

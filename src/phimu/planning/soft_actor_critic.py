@@ -123,13 +123,31 @@ class SoftActorCritic:
         `here` is phi(s, a) of the batch, for callers who have it already. `regulariser` is the
         divergence from the behaviour policy at one action of the policy, for offline learning.
         """
+        if here is None:
+            here = phi(batch.observation, batch.action)
+        return self.update_and_pull(state, phi, phi, batch, key, here, regulariser)[:2]
+
+    def update_and_pull(
+        self,
+        state: SoftActorCriticState,
+        phi: Phi,
+        target_phi: Phi,
+        batch: Batch,
+        key: jax.Array,
+        here: jax.Array,
+        regulariser: Regulariser | None = None,
+    ) -> tuple[SoftActorCriticState, Metrics, jax.Array]:
+        """The same with another phi for targets, and where the TD loss pulls phi(s, a): [B, d].
+
+        The pull is a gradient, an array: what becomes of it is up to the learner of phi.
+        """
         # One draw for both: on a CPU each is a loop of its own.
         for_target, for_policy = jax.random.normal(key, (2, *batch.action.shape))
         for_actor, for_critic, for_entropy = self.optimisers()
         weight = jnp.exp(state.log_entropy_weight)
 
         next_action, next_log_density = state.actor.with_noise(batch.next_observation, for_target)
-        next_value = smaller(state.slow_critic, phi(batch.next_observation, next_action))
+        next_value = smaller(state.slow_critic, target_phi(batch.next_observation, next_action))
         if self.entropy_in_target:
             next_value = next_value - weight * next_log_density
         if regulariser is not None and regulariser.value_penalty:
@@ -137,14 +155,14 @@ class SoftActorCritic:
                 batch.next_observation, next_action, next_log_density
             )
         target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
-        if here is None:
-            here = phi(batch.observation, batch.action)
 
-        def critic_loss(critic: Twin) -> tuple[jax.Array, jax.Array]:
+        def critic_loss(critic: Twin, here: jax.Array) -> tuple[jax.Array, jax.Array]:
             both = values(critic, here)  # [2, B]
             return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
 
-        (td_loss, value), grads = jax.value_and_grad(critic_loss, has_aux=True)(state.critic)
+        (td_loss, value), (grads, pull) = jax.value_and_grad(critic_loss, (0, 1), has_aux=True)(
+            state.critic, here
+        )
         critic_gradient = norm(grads)
         updates, critic_optimiser = for_critic.update(grads, state.critic_optimiser)
         critic = eqx.apply_updates(state.critic, updates)
@@ -186,7 +204,7 @@ class SoftActorCritic:
             critic_optimiser,
             entropy_optimiser,
         )
-        return state, {
+        metrics = {
             "td_loss": td_loss,
             "value": value,
             "policy_loss": policy_loss,
@@ -195,3 +213,4 @@ class SoftActorCritic:
             "actor_gradient": actor_gradient,
             **told,
         }
+        return state, metrics, pull

@@ -39,7 +39,7 @@ class ContrastiveState(NamedTuple):
     features: Features
     slow: SlowFeatures
     optimiser: optax.OptState
-    spread: RunningNormaliser | None  # of observations, if `levels` are in its units
+    spread: RunningNormaliser | None  # of observations, for `levels` and `normalise_inputs`
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,14 @@ class Contrastive:
     Nearly deterministic dynamics make the plain contrast so easy that phi is hardly trained by it.
     Blurred by a Gaussian, their log ratio is exactly <phi, mu> with d = D + 2.
     """
+    normalise_inputs: bool = False
+    """Whether phi and mu read observations by the mean and deviation of those so far, whatever the
+    planner reads: a contrast in units of each component wants to see them in these units."""
     multi_step: float = 0.0
     """Multi-step contrast: the chance that the positive is not s' but one step later, and so on;
     mu is told how many. In a linear MDP all k-step transitions are linear in the same phi."""
+    contrast_weight: float = 1.0
+    """Weight of the contrastive loss; 0 is a control, a phi that only other losses train."""
     mu_norm_weight: float = 0.0
     """Weight of E_p |mu|^2, section 4.1."""
     reward_weight: float = 0.0
@@ -136,7 +141,8 @@ class Contrastive:
         slow = SlowFeatures(
             features.phi, features.mu, jnp.ones(self.feature_dim) if linear else None
         )
-        spread = RunningNormaliser(spec.observation_dim) if self.levels else None
+        needed = self.levels or self.normalise_inputs
+        spread = RunningNormaliser(spec.observation_dim) if needed else None
         return ContrastiveState(features, slow, self.optimiser().init(features), spread)
 
     @property
@@ -156,14 +162,31 @@ class Contrastive:
 
     def phi(self, state: ContrastiveState) -> Phi:
         """The slow phi, which the planner reads."""
-        return state.slow.phi
+        return self._read(state, state.slow.phi)
+
+    def current(self, state: ContrastiveState) -> Phi:
+        """The phi that is being trained."""
+        return self._read(state, state.features.phi)
+
+    def _read(self, state: ContrastiveState, phi: Phi) -> Phi:
+        """phi as a function of observations that are not normalised yet."""
+        seen = state.spread
+        if seen is None or not self.normalise_inputs:
+            return phi
+        return lambda observation, action: phi(seen(observation), action)
 
     def update(
-        self, state: ContrastiveState, feed: Feed, key: jax.Array, bonus: jax.Array | None = None
+        self,
+        state: ContrastiveState,
+        feed: Feed,
+        key: jax.Array,
+        bonus: jax.Array | None = None,
+        pull: jax.Array | None = None,
     ) -> tuple[ContrastiveState, Metrics]:
         """One Adam step on the loss, and one step of the slow copies towards the result.
 
-        `bonus` [<= B] of the first rows is what CTRL-UCBL has phi predict.
+        `bonus` [<= B] of the first rows is what CTRL-UCBL has phi predict; `pull` [<= B, d] is
+        the gradient of another loss with respect to phi of the first rows.
         """
         positive = feed.others["later"] if self.multi_step else feed.batch.next_observation
         following = jnp.concatenate([positive, feed.others["negatives"]])  # [B + K, D]
@@ -171,14 +194,18 @@ class Contrastive:
         if self.next_noise:
             following = following + self.next_noise * jax.random.normal(key, following.shape)
         if spread is not None:
-            for_level, for_noise = jax.random.split(key)
             spread = spread.include(feed.batch.observation)
+        if spread is not None and self.levels:
+            for_level, for_noise = jax.random.split(key)
             level = jax.random.choice(for_level, jnp.array(self.levels))
             noise = level * jax.random.normal(for_noise, following.shape)
             following = following + noise * jnp.sqrt(spread.variance)[None, :]
+        if spread is not None and self.normalise_inputs:
+            following, observation = spread(following), spread(feed.batch.observation)
+            feed = feed._replace(batch=feed.batch._replace(observation=observation))
         told = tell(following.shape[0], level, feed.columns.get("steps"))
         grads, metrics = jax.grad(self.objective, has_aux=True)(
-            state.features, feed, following, told, bonus
+            state.features, feed, following, told, bonus, pull
         )
         metrics["feature_gradient"] = norm(grads)
         updates, optimiser = self.optimiser().update(grads, state.optimiser)
@@ -200,12 +227,17 @@ class Contrastive:
         following: jax.Array,
         told: jax.Array | None,
         bonus: jax.Array | None,
+        pull: jax.Array | None = None,
     ) -> tuple[jax.Array, Metrics]:
         """The whole loss and its metrics; `following` is the positives, then the negatives."""
         batch = feed.batch
         phi = features.phi(batch.observation, batch.action)  # [B, d]
         mu = features.mu(following, told)  # [B + K, d]
         total, metrics = self._contrast(features, phi, mu, feed.columns.get("valid"))
+        if self.contrast_weight != 1:
+            total = self.contrast_weight * total
+        if pull is not None:
+            total += jnp.sum(pull * phi[: pull.shape[0]])
         if self.mu_norm_weight:
             total += self.mu_norm_weight * mu_norm_penalty(mu)
         if isinstance(self.ratio, Linear) and self.ratio.balance_weight:
@@ -259,6 +291,8 @@ class Contrastive:
         slow, features = state.slow, state.features
         level = jnp.float32(min(self.levels)) if self.levels else None
         steps = jnp.float32(1) if self.multi_step else None
+        if state.spread is not None and self.normalise_inputs:
+            next_observation = state.spread(next_observation)
         mu = slow.mu(next_observation, tell(next_observation.shape[0], level, steps))
         ratios = log_ratio(self.ratio, phi, mu, slow.mu_mean, features.log_temperature)
         return ratios if features.log_normaliser is None else ratios - features.log_normaliser
