@@ -18,7 +18,7 @@ class Variant:
     label: str
     agent: str
     """As `phimu train --agent` names it."""
-    settings: tuple[tuple[str, str | int | float], ...] = ()
+    settings: tuple[tuple[str, Any], ...] = ()
     """Fields of the agent's settings and what they are set to."""
     published_method: str | None = None
     """What the paper calls it, or a peer's table; None if nobody printed it."""
@@ -106,6 +106,22 @@ def _ablation(
     return Study(f"ablation-{name}", f"Ablation: {title}", tasks, variants, "paper-dmc")
 
 
+# Perturbed contrast with in-batch negatives, a critic as wide as SAC's, and larger steps of critic
+# and actor, which SAC has too: what the study "recipe" changes one thing at a time of.
+_STEPS = (("critic_learning_rate", 1e-3), ("actor_learning_rate", 1e-3))
+_PERTURBED = {
+    "levels": (1.0,),
+    "mu_output": "unit_variance",
+    "negatives": 0,
+    "critic_width": 256,
+    **dict(_STEPS),
+}
+
+
+def _recipe(label: str, **changes: Any) -> Variant:
+    return Variant(label, "ctrl-ucb-m", tuple((_PERTURBED | changes).items()))
+
+
 _ALL = (
     Study(
         "table1",
@@ -171,6 +187,35 @@ _ALL = (
         _WITH_SPARSE,
         "uniform_mix",
         {0.0: "epsilon=0", 0.01: "epsilon=0.01", 0.05: "epsilon=0.05"},
+    ),
+    Study(
+        "recipe",
+        "What makes the contrast work, one change at a time",
+        ("mbbl/HalfCheetah-v0", "mbbl/HopperET-v0", "dmc/walker-run-v0"),
+        (
+            _recipe("perturbed"),
+            Variant("sac", "sac", _STEPS),
+            _recipe("plain contrast", levels=()),
+            _recipe("level 0.3", levels=(0.3,)),
+            _recipe("level 3", levels=(3.0,)),
+            _recipe("levels 0.3, 1, 3", levels=(0.3, 1.0, 3.0)),
+            _recipe("multi-step 0.7", multi_step=0.7),
+            _recipe("inputs of phi normalised", normalise_inputs=True),
+            _recipe("reward head", reward_weight=0.1),
+            _recipe("phi alone in the critic", beside_phi="nothing"),
+            _recipe("two hidden layers", critic="three_layer"),
+            _recipe("512 units", critic_width=512),
+            Variant("sac, 512 units", "sac", (*_STEPS, ("critic_width", 512))),
+            _recipe("two planner updates", planner_steps=2),
+            Variant("sac, two updates", "sac", (*_STEPS, ("gradient_steps", 2))),
+            _recipe("critic trains phi", critic_trains_phi=2.0),
+            _recipe("the same without contrast", critic_trains_phi=2.0, contrast_weight=0.0),
+            _recipe("smaller steps", critic_learning_rate=3e-4, actor_learning_rate=3e-4),
+            Variant("sac, smaller steps", "sac"),
+        ),
+        "small",
+        steps=50_000,
+        seeds=4,
     ),
     Study(
         "maze",
