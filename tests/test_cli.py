@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -106,13 +105,8 @@ def flags_of(config: object) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def whole_runs() -> Iterator[None]:
-    """Most of the time goes into compiling, not running."""
+def whole_runs(quick_to_compile: None) -> None:
     gymnasium.register("Plane-v0", Plane, disable_env_checker=True)
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(autouse=True)

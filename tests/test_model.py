@@ -1,5 +1,4 @@
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
@@ -12,6 +11,8 @@ from phimu.features import LearnedFeatures
 from phimu.model import Model
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 MAZE = "phimu/FourRooms-v0"
 SMALL = {
@@ -56,15 +57,6 @@ class Uneven(gymnasium.Env):
 
 def ctrl(seed: int = 0, **changes: object) -> Ctrl:
     return Ctrl(MAZE, seed=seed, task_options=OPTIONS, **SMALL_CTRL | changes)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def whole_runs() -> Iterator[None]:
-    """Most of the time goes into compiling, not running."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """phi kept in columns against none: how two are timed, and which rounds count."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.settings import override
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 TINY = Preset(
     CtrlLcb(
         representation=Contrastive(
@@ -23,14 +23,6 @@ TINY = Preset(
     ),
     LOGGED,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def test_two_are_timed_in_turns(monkeypatch):

@@ -64,12 +64,9 @@ class Spoilt(gymnasium.Env):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick_compilation() -> Iterator[None]:
+def spoilt_task(quick_to_compile: None) -> Iterator[None]:
     gymnasium.register("Spoilt-v0", Spoilt, disable_env_checker=True)
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
     yield
-    jax.config.update("jax_disable_most_optimizations", before)
     del gymnasium.registry["Spoilt-v0"]
 
 

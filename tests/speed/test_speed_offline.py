@@ -1,6 +1,5 @@
 """Updates on logged data: what is counted."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -16,6 +15,7 @@ from phimu.speed import offline, updates
 from phimu.speed.updates import Product
 from phimu.types import Spec
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 AGENT = CtrlLcb(
     representation=Contrastive(
         noise=Negatives(random_share=0.0), feature_sizes=(16,), feature_dim=8
@@ -27,14 +27,6 @@ AGENT = CtrlLcb(
 )
 TINY = Preset(AGENT, LOGGED)
 HOPPER = Spec(observation_dim=11, action_dim=3)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def test_a_set_of_noise_has_whole_episodes():
