@@ -1,4 +1,6 @@
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import gymnasium
@@ -134,6 +136,43 @@ def test_mode_repeats_and_samples_vary(model: Ctrl) -> None:
 def test_observation_of_another_shape_is_refused(model: Ctrl, shape: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="observation has shape"):
         model.predict(np.zeros(shape, np.float32))
+
+
+def test_no_observation_has_no_action(model: Ctrl, sac: Sac) -> None:
+    assert model.predict(POINTS[:0])[0].shape == (0, 2)
+    actions, _ = sac.predict(POINTS[:0], deterministic=True)
+    assert (actions.shape, actions.dtype) == ((0, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("points", "actions", "sentence"),
+    [
+        (POINTS[0], ACTIONS[0], r"observation has shape \(2,\): give a batch \[B, 2\]"),
+        (POINTS, ACTIONS[:, :1], r"action has shape \(3, 1\): give a batch \[B, 2\]"),
+        (POINTS, ACTIONS[:2], "There are 3 observations and 2 actions: give pairs"),
+        (POINTS[None], ACTIONS, r"observation has shape \(1, 3, 2\)"),
+    ],
+)
+def test_queries_of_another_shape_are_refused(
+    model: Ctrl, points: np.ndarray, actions: np.ndarray, sentence: str
+) -> None:
+    for query in (model.q_value, model.phi, model.bonus):
+        with pytest.raises(InputError, match=sentence):
+            query(points, actions)
+    with pytest.raises(InputError, match=r"next_observation has shape \(2,\)"):
+        model.density_ratio(POINTS, ACTIONS, POINTS[0])
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused_with_the_way_to_make_one(model: Ctrl, copied) -> None:
+    with pytest.raises(InputError, match=r"use save\(path\), then CtrlModel.load\(path\)"):
+        copied(model)
+
+
+def test_settings_are_checked_before_anything_is_learned() -> None:
+    with pytest.raises(InputError, match="batch_size is '64': give an integer"):
+        ctrl(batch_size="64")
+    assert ctrl(actor_sizes=[8, 8]).learn(25).run.step == 25
 
 
 def test_predict_serves_the_policy_evaluation_of_stable_baselines3(model: Ctrl) -> None:

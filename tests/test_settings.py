@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from phimu.agents import preset
@@ -170,3 +171,49 @@ def test_whether_a_run_collects_is_no_setting():
     assert "collection" not in names(chosen)
     with pytest.raises(InputError, match="There is no setting 'collection'"):
         override(chosen, {"collection": None})
+
+
+# Types
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "stored"),
+    [
+        ("coats", [3, 4], (3, 4)),
+        ("coats", np.array([3, 4]), (3, 4)),
+        ("coats", (3.0,), (3,)),
+        ("height", 2, 2.0),
+        ("height", np.float32(0.5), 0.5),
+        ("colour", "blue", "blue"),
+    ],
+)
+def test_a_value_takes_the_type_of_its_field(name: str, value: Any, stored: Any) -> None:
+    found = {
+        each.name: value for top in override(Both(), {name: value}) for each, value in walk(top)
+    }
+    assert found[name] == stored
+    assert type(found[name]) is type(stored)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"batch_size": "64"}, "batch_size is '64': give an integer."),
+        ({"batch_size": 64.5}, "batch_size is 64.5: give an integer."),
+        ({"batch_size": True}, "batch_size is True: give an integer."),
+        ({"buffer_size": float("inf")}, "buffer_size is inf: give an integer."),
+        ({"discount": "high"}, "discount is 'high': give a number."),
+        ({"actor_sizes": 64}, "actor_sizes is 64: give a tuple of integers."),
+        ({"actor_sizes": "64"}, "actor_sizes is '64': give a tuple of integers."),
+        ({"actor_sizes": ["a"]}, "actor_sizes is ['a']: give a tuple of integers."),
+        ({"fourier": (3,)}, "fourier is (3,): give a tuple of an integer and a number or none."),
+        ({"target_entropy": "x"}, "target_entropy is 'x': give a number or none."),
+        ({"learn_temperature": 1}, "learn_temperature is 1: give true or false."),
+        ({"critic": "deep"}, "critic is 'deep': give one of linear, "),
+        ({"ratio": 5}, "ratio is 5: choose one of exponential, linear."),
+    ],
+)
+def test_a_value_of_another_type_is_one_sentence(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        override(preset("ctrl-ucb-m", "small"), changes)
+    assert str(refused.value).startswith(sentence)

@@ -17,6 +17,7 @@ _HOMES = {
     "Contrastive": "phimu.representation.contrastive:Contrastive",
     "Elliptical": "phimu.confidence:Elliptical",
     "InputError": "phimu.errors:InputError",
+    "callbacks": "phimu.callbacks",
 }
 __all__ = list(_HOMES)
 
@@ -24,7 +25,8 @@ __all__ = list(_HOMES)
 def __getattr__(name: str) -> object:
     if name in _HOMES:
         module, _, attribute = _HOMES[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        home = importlib.import_module(module)
+        return getattr(home, attribute) if attribute else home
     raise AttributeError(f"module 'phimu' has no attribute {name!r}")
 
 

@@ -1,7 +1,16 @@
-"""`python -m phimu`."""
+"""`phimu`, and `python -m phimu`."""
 
 import sys
 
-from phimu.cli import main
+from phimu.leaving import leave_at_once
 
-sys.exit(main())
+
+def main() -> int:
+    leave_at_once()  # before anything else is imported
+    from phimu.cli import main as command
+
+    return command()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

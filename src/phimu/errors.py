@@ -4,6 +4,7 @@ Faults of the disk are plain OSErrors that name their file; the command line exi
 """
 
 import signal
+from types import TracebackType
 from typing import Any
 
 
@@ -24,6 +25,27 @@ class Busy(InputError):
     """Another process works in the run directory; later the same command may do."""
 
     exit_code = 75
+
+
+class EnvironmentFault(InputError):
+    """An environment gave what cannot be learned from; a training run was saved first."""
+
+
+def blame_environment(error: Exception, sentence: str) -> None:
+    """Mark what an environment raised, where it is caught first; the sentence becomes a note."""
+    error.add_note(sentence)
+    # From the environment's own frame on.
+    error.raised_by_environment = error.__traceback__ and error.__traceback__.tb_next  # type: ignore[attr-defined]
+
+
+def by_environment(error: Exception) -> bool:
+    """Whether it is an environment's fault: all that was learned before is good."""
+    return isinstance(error, EnvironmentFault) or hasattr(error, "raised_by_environment")
+
+
+def environment_traceback(error: Exception) -> TracebackType | None:
+    """Where in the environment it was raised."""
+    return getattr(error, "raised_by_environment", None)
 
 
 class NotFinite(InputError):

@@ -1,29 +1,36 @@
 """The Python interface: `Ctrl`, `Sac`, `Offline` with learn, predict, save and load as in SB3."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import gymnasium
 import numpy as np
 
 from phimu.agents import preset as preset_of
+from phimu.callbacks import Callback, Moment, callbacks_of, go_on, told_of_a_break
 from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import is_source, open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import open_task
-from phimu.errors import InputError
+from phimu.environments.vector import open_tasks
+from phimu.errors import InputError, at_least
 from phimu.evaluation.episodes import evaluate
+from phimu.history import History
 from phimu.runs import checkpoint
 from phimu.runs.config import Dataset, RunConfig, load_config
 from phimu.runs.directory import RunDirectory, open_run
+from phimu.runs.interrupts import deferrable_interrupts
 from phimu.runs.lock import locked
 from phimu.runs.progress import Progress
 from phimu.session import Run, new_run
-from phimu.settings import override
+from phimu.settings import as_setting, override
+from phimu.training.measures import falls_on, measured, shown
 from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun
+from phimu.types import Spec
 
-Source = str | Path | gymnasium.Env | LoggedDataset
+Source = str | Path | gymnasium.Env | gymnasium.vector.VectorEnv | LoggedDataset
 
 
 class Model:
@@ -31,6 +38,7 @@ class Model:
 
     config: RunConfig
     run: Run
+    history: History  # what was measured while it learned, a row every `log_every` steps
     _preset: str | None = None
     _calls = 0  # of `predict`
     _family = ""  # what the names of the agents that it loads begin with
@@ -45,42 +53,86 @@ class Model:
         task_options: dict[str, Any] | None = None,
         **settings: Any,
     ):
-        """`source` is a Gymnasium id or environment, or logged data: what `phimu train` takes, or a
-        dataset in memory (`from_arrays`). `settings` are the flags of `phimu train`."""
+        """`source` is a Gymnasium id or environment, several in a `SyncVectorEnv`, or logged data:
+        what `phimu train` takes, or a dataset in memory (`from_arrays`). `settings` are the flags
+        of `phimu train`."""
         options = task_options or {}
+        if isinstance(source, gymnasium.vector.VectorEnv):
+            settings = {"envs": source.num_envs} | settings
         data = _logged(source)
         chosen = override(preset_of(agent, preset, data is not None), settings)
-        self._preset = preset
+        self._preset, self.history = preset, History()
         if data is not None:
             dataset = Dataset.of(data, data.task)
             self.config = RunConfig(data.name, agent, *chosen, seed, options, dataset)
             self.run = new_run(self.config, data=data)
         else:
             environment: Any = source
-            task = open_task(environment, **options)
-            name = source if isinstance(source, str) else task.name
+            collection: Any = chosen.schedule.collection
+            tasks = open_tasks(environment, collection.envs, **options)
+            name = source if isinstance(source, str) else tasks[0].name
             self.config = RunConfig(name, agent, *chosen, seed, options)
-            self.run = new_run(self.config, task)
+            self.run = new_run(self.config, tasks)
 
-    def learn(self, total_timesteps: int, progress_bar: bool = False) -> Self:
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: Callback | Sequence[Callback] | None = None,
+        progress_bar: bool = False,
+    ) -> Self:
         """Train for this many further environment steps; on logged data, updates of the policy.
 
         There the phases before the policy's, as far as they are still to do, come on top.
+        `callback`, or each of a list, is called after every step: see `phimu.callbacks`. Whatever
+        breaks learning off, also KeyboardInterrupt, leaves a model that can go on.
         """
-        if total_timesteps < 1:
-            raise InputError(f"total_timesteps is {total_timesteps}: give at least 1.")
-        run = self.run
+        count = as_setting("total_timesteps", int, total_timesteps)  # 1e6 is one too
+        at_least(1, total_timesteps=count)
+        run, callbacks = self.run, callbacks_of(callback)
         start = max(run.step, run.preparation) if isinstance(run, OfflineRun) else run.step
-        until = start + total_timesteps
-        with Progress(until, run.step, quiet=not progress_bar) as progress:
+        until = start + count
+        with (
+            deferrable_interrupts() as whole,
+            Progress(until, run.step, quiet=not progress_bar) as progress,
+            told_of_a_break(callbacks, self),
+        ):
             while run.step < until:
-                if isinstance(run, OfflineRun):
-                    run.advance(until)
-                    progress.update(run.step, run.metrics)
-                else:
-                    run.advance()
-                    progress.update(run.step, {**run.metrics, **run.recent_return()})
+                before = run.step
+                run.advance(until, whole=whole)
+                self._take_note(until)
+                progress.update(run.step, shown(run.facts() | run.metrics), stretch=run.stretch)
+                going_on = go_on(callbacks, Moment(self, before))
+                for row in self.history[-1:]:
+                    if (row["step"], row["kind"]) == (run.step, "evaluation"):
+                        progress.update(run.step, {"evaluation": row["return"]}, True, run.stretch)
+                if not going_on:
+                    break
         return self
+
+    def _take_note(self, until: int) -> None:
+        """A row of the history, where one is due and there is something to say."""
+        run = self.run
+        if run.metrics and (
+            run.step >= until or falls_on(run.clock, run.schedule.log_every, run.stride)
+        ):
+            self.history.append({"step": run.step, "kind": run.kind, **measured(run)})
+
+    def plot(self, path: str | Path | None = None, metric: str | None = None) -> Any:
+        """The learning curve as a Matplotlib figure, which is also written to `path` if given.
+
+        `metric` is "evaluation", "return" (of the training episodes) or another number of the
+        `history`; if not given, the first of these two that there is.
+        """
+        from phimu.reports.curves import curve_of_rows
+        from phimu.reports.figures import curves_figure, save  # Matplotlib takes a while
+
+        curve = curve_of_rows(
+            self.history, metric, self.config.agent, self.config.dataset is not None
+        )
+        figure = curves_figure([curve], self.config.task)
+        if path is not None:
+            save(figure, Path(path))
+        return figure
 
     def predict(
         self,
@@ -101,6 +153,10 @@ class Model:
             raise InputError(
                 f"observation has shape {given.shape}: give {shape}, or a batch of them."
             )
+        if batched and not len(given):
+            space = run.task.env.action_space if isinstance(run, OnlineRun) else None
+            shape = (run.learner.spec.action_dim,) if space is None else space.shape or ()
+            return np.zeros((0, *shape), np.float32 if space is None else space.dtype), state
         self._calls += 1
         flat = given.reshape(-1, int(np.prod(shape)))
         if deterministic:
@@ -130,13 +186,14 @@ class Model:
             about = {} if self._preset is None else {"preset": self._preset}
             command = [f"{type(self).__name__}.save"]
             directory = open_run(Path(path), self.config.to_json(), command, about=about)
+            self.history.write(directory.metrics)  # before the checkpoint, as every log
             self.run.save(directory.checkpoints)
 
     @classmethod
     def load(
         cls,
         path: str | Path,
-        env: gymnasium.Env | None = None,
+        env: gymnasium.Env | gymnasium.vector.VectorEnv | None = None,
         data: str | Path | LoggedDataset | None = None,
     ) -> Self:
         """A saved model, or a run of `phimu train`.
@@ -153,10 +210,17 @@ class Model:
             raise InputError(f"{path} has no checkpoint to load.")
         model = cls.__new__(cls)
         model.config = config
-        task = None if env is None else open_task(env)
+        task = None if env is None else open_tasks(env, config.envs)
         model.run = new_run(config, task, data if isinstance(data, LoggedDataset) else None)
         model.run.restore(saved, print)
+        model.history = History.read(RunDirectory(Path(path)).metrics, saved.step)
         return model
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise InputError(
+            f"A model cannot be pickled or copied, for it holds an environment and compiled "
+            f"programs: use save(path), then {type(self).__name__}.load(path)."
+        )
 
     @classmethod
     def _refuse(cls, path: str | Path, config: RunConfig) -> None:
@@ -203,7 +267,25 @@ class Model:
         if not hasattr(self.run.agent, name):
             asked = "density_ratio" if name == "log_ratio" else name
             raise InputError(f"{self.config.agent} has no {asked}.")
-        return self.run.learner.query(name, *(np.asarray(a, np.float32) for a in arrays))
+        return self.run.learner.query(name, *_checked(self.run.learner.spec, arrays))
+
+
+def _checked(spec: Spec, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """[B, ...] observations, as many actions, and any number of next observations."""
+    found: list[np.ndarray] = []
+    sizes = (spec.observation_dim, spec.action_dim, spec.observation_dim)
+    for name, size, given in zip(
+        ("observation", "action", "next_observation"), sizes, arrays, strict=False
+    ):
+        array = np.asarray(given, np.float32)
+        if array.ndim != 2 or array.shape[1] != size:
+            raise InputError(f"{name} has shape {array.shape}: give a batch [B, {size}].")
+        found.append(array)
+    if len(found[0]) != len(found[1]):
+        raise InputError(
+            f"There are {len(found[0])} observations and {len(found[1])} actions: give pairs."
+        )
+    return found
 
 
 def _logged(source: Source) -> LoggedDataset | None:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import absolute, is_there, open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import Task, open_task
-from phimu.errors import InputError, NotFinite, Stopped, at_least
+from phimu.environments.vector import open_tasks
+from phimu.errors import InputError, NotFinite, Stopped, at_least, by_environment
 from phimu.evaluation.episodes import evaluate
 from phimu.runs import checkpoint
 from phimu.runs.config import RunConfig, load_config
@@ -24,13 +26,11 @@ from phimu.runs.progress import Progress
 from phimu.runs.provenance import command_line
 from phimu.runs.stopping import Stop, stop_requests
 from phimu.training.devices import use_devices
+from phimu.training.measures import falls_on, measured, shown
 from phimu.training.offline import OfflineRun, preparation
 from phimu.training.online import OnlineRun
 from phimu.training.streams import EVALUATE, stream
 from phimu.training.threads import threads_in_use
-
-# What the progress line shows of the metrics, if the agent has them.
-SHOWN = ("return", "nce_loss", "nce_accuracy", "bonus", "penalty", "behaviour_loss", "td_loss")
 
 Run = OnlineRun | OfflineRun
 
@@ -50,13 +50,16 @@ def load_run(path: Path, data: LoggedDataset | None = None) -> tuple[RunConfig, 
 
 
 def new_run(
-    config: RunConfig, task: Task | None = None, data: LoggedDataset | None = None, devices: int = 1
+    config: RunConfig,
+    task: Task | Sequence[Task] | None = None,
+    data: LoggedDataset | None = None,
+    devices: int = 1,
 ) -> Run:
     """At its beginning; `task` is for one without a Gymnasium id, `data` what it may learn from."""
     if config.dataset is not None:
         return OfflineRun(config.settings, config.dataset.spec, config.schedule, config.seed, data)
     if task is None:
-        task = open_task(config.task, **config.task_options)
+        task = open_tasks(config.task, config.envs, **config.task_options)
     return OnlineRun(config.settings, task, config.schedule, config.seed, devices)
 
 
@@ -112,6 +115,8 @@ def train(
         layout = config.dataset.layout
         data = data or open_set(order.data or "", config.dataset.sha256)
     run = new_run(config, data=data, devices=devices)
+    if steps % run.stride:
+        raise InputError(f"steps is {order.steps}: with {run.stride} envs give a multiple of that.")
     suite = run.task.suite if isinstance(run, OnlineRun) else layout
     path = output.run_dir or config.path(output.runs, suite)
     with locked(path, say):
@@ -123,13 +128,14 @@ def train(
             _compare_sessions(path)
         every = config.schedule.evaluate_every
         due = saved is not None and saved.facts.get("evaluation_due") is True
-        due = due and (run.step == steps or run.clock % every == 0)  # not that of a shorter run
+        # Not that of a shorter run.
+        due = due and (run.step == steps or falls_on(run.clock, every, run.stride))
         if run.step >= steps and not due:
             say(f"Already trained to step {run.step:,}: {path}")
             return directory
         since = None if saved is None else run.step
-        log = _open_log(config, directory, output, since, steps, due)
-        with Progress(steps, run.step, output.quiet) as progress, stop_requests() as stop:
+        log = _open_log(config, directory, output, since, steps, due, run.stride)
+        with stop_requests() as stop, Progress(steps, run.step, output.quiet) as progress:
             progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
             try:
                 _Session(config, run, steps, directory, log, progress, stop).loop(due)
@@ -139,8 +145,7 @@ def train(
                 ) from error
             finally:
                 log.close()
-                if isinstance(run, OnlineRun):
-                    run.task.close()
+                run.close()
     return directory
 
 
@@ -185,6 +190,7 @@ def _open_log(
     since: int | None,
     steps: int,
     due: bool,
+    stride: int,
 ) -> MetricsLog:
 
     def keep(row: dict[str, Any]) -> bool:
@@ -192,7 +198,7 @@ def _open_log(
         evaluation, at = row.get("kind") in ("evaluation", "estimate"), row["step"]
         every = config.schedule.evaluate_every if evaluation else config.schedule.log_every
         redone = due and evaluation and at == since
-        return not redone and (at == steps or row.get("updates", at) % (every or 1) == 0)
+        return not redone and (at == steps or falls_on(row.get("updates", at), every or 1, stride))
 
     events = directory.path / "tensorboard" if output.tensorboard else None
     project = {"project": output.wandb, "dir": str(directory.path), "config": config.to_json()}
@@ -223,7 +229,8 @@ class _Session:
     log: MetricsLog
     progress: Progress
     stop: Stop
-    shown: dict[str, Any] = field(default_factory=dict)
+    shown: dict[str, Any] = field(default_factory=dict)  # since the progress line was updated
+    said: set[str] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
 
     def loop(self, due: bool) -> None:
@@ -246,24 +253,30 @@ class _Session:
                 if self._at(schedule.checkpoint_every):
                     self._save(due)
                     saved_at = run.step
-                self.progress.update(run.step, self.shown)
-        except Stopped:
+                self.progress.update(run.step, self.shown, stretch=run.stretch)
+                self.shown = {}
+        except Exception as error:
+            if not isinstance(error, Stopped) and not by_environment(error):
+                raise
             if run.step != saved_at:
                 self._save(due)
+            if by_environment(error):
+                kept = f"The run is saved at step {run.step:,}" if run.step else "Nothing is lost"
+                error.add_note(f"{kept}; mend the environment and re-run to resume.")
             raise
 
     def _at(self, every: int) -> bool:
         """Whether something is done after this step; at the last one everything is."""
-        return self.run.step == self.steps or self.run.clock % every == 0
+        run = self.run
+        return run.step == self.steps or falls_on(run.clock, every, run.stride)
 
     def _log_training(self) -> None:
         run = self.run
         if not run.metrics or not self._at(self.config.schedule.log_every):
             return
-        run.check()
-        row = {name: float(value) for name, value in run.metrics.items()} | run.facts()
+        row = measured(run)
         self.log.write(run.step, run.kind, row)
-        self.shown |= {name: row[name] for name in SHOWN if name in row}
+        self.shown |= shown(row)
 
     def _evaluate(self, task: Task | None) -> None:
         """Episodes; or, of a run that has no environment, what the set itself can say."""
@@ -280,14 +293,19 @@ class _Session:
             return policy(observation)
 
         episodes = run.schedule.evaluation_episodes
-        summary = evaluate(until_stopped, task, episodes, seed).summary()
+        summary = evaluate(until_stopped, task, episodes, seed, self._say_once).summary()
         if isinstance(run, OfflineRun):
             summary |= run.facts()
             score = normalised_score(task.name, summary["return"])
             summary |= {} if score is None else {"score": score}
         self.log.write(run.step, "evaluation", summary)
         self.shown["evaluation"] = summary.get("score", summary["return"])
-        self.progress.update(run.step, self.shown, evaluation=True)
+        self.progress.update(run.step, self.shown, True, run.stretch)
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self.said:
+            self.said.add(sentence)
+            say(sentence)
 
     def _save(self, due: bool) -> None:
         self.log.sync()

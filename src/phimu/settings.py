@@ -4,12 +4,14 @@ A field made by `part` holds one of several dataclasses, chosen by name: `ratio=
 choice has no use for, such as a temperature, then cannot be set beside it.
 """
 
+import contextlib
 import difflib
 import importlib
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, field, fields, is_dataclass, replace
+from numbers import Real
 from typing import Any, TypeVar
 
 from phimu.errors import InputError
@@ -85,7 +87,7 @@ def _override(top: Any, left: dict[str, Any]) -> Any:
 
     A part that it names has its defaults unless it was chosen already, and then its own changes.
     """
-    changed = {}
+    changed, hints = {}, typing.get_type_hints(type(top))
     for each in fields(top):
         value = before = getattr(top, each.name)
         if each.name in left and _settable(each, value):
@@ -93,8 +95,63 @@ def _override(top: Any, left: dict[str, Any]) -> Any:
             if choices(each) and isinstance(value, str):
                 wanted = chosen(each, value)
                 value = before if type(before) is wanted else wanted()
+            else:
+                value = _fitting(each, hints[each.name], value)
         changed[each.name] = _override(value, left) if is_dataclass(value) else value
     return replace(top, **changed)
+
+
+def _fitting(of: "Field[Any]", hint: Any, value: Any) -> Any:
+    """The value of a setting, if it is of a type that its field allows."""
+    if choices(of):
+        if any(chosen(of, name) is type(value) for name in choices(of)):
+            return value
+        raise InputError(f"{of.name} is {value!r}: choose one of {', '.join(choices(of))}.")
+    return as_setting(of.name, hint, value)
+
+
+def as_setting(name: str, hint: Any, value: Any) -> Any:
+    """A value as one of the types that it may have; InputError if it is of none of them."""
+    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for each in allowed:
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return _as_type(each, value)
+    raise InputError(f"{name} is {value!r}: give {' or '.join(map(_kind, allowed))}.")
+
+
+def _as_type(wanted: Any, value: Any) -> Any:
+    """A list as a tuple, NumPy's numbers as Python's, 1e6 as an integer; errors for what is not.
+
+    Of other types than settings have so far nothing is asked.
+    """
+    inner, origin = typing.get_args(wanted), typing.get_origin(wanted)
+    if origin is tuple and not isinstance(value, str | bytes | Mapping):
+        each = list(value)
+        inner = inner[:1] * len(each) if Ellipsis in inner else inner
+        return tuple(_as_type(*pair) for pair in zip(inner, each, strict=True))
+    boolean = isinstance(value, bool)
+    if wanted in (int, float) and isinstance(value, Real) and not boolean:
+        number = wanted(value)
+        fits = number == value or wanted is float
+    elif wanted in (int, float, bool, str, types.NoneType):
+        number = value
+        fits = isinstance(value, wanted) and (wanted is bool) == boolean
+    else:
+        number = value
+        fits = origin not in (tuple, typing.Literal) or value in inner
+    if not fits:
+        raise TypeError
+    return number
+
+
+def _kind(allowed: Any) -> str:
+    """Of a value, in words."""
+    inner = typing.get_args(allowed)
+    if typing.get_origin(allowed) is not tuple:
+        return _wanted(allowed)
+    if Ellipsis in inner:
+        return f"a tuple of {_wanted(inner[0]).split()[-1]}s"
+    return f"a tuple of {' and '.join(map(_wanted, inner))}"
 
 
 def read(parts: Parts, texts: Mapping[str, str]) -> Parts:

@@ -51,6 +51,10 @@ class Store(Protocol):
     spec: Spec
     batch_size: int
 
+    @property
+    def envs(self) -> int:
+        """Environments that took turns to fill it; 1 where an episode lies in one piece."""
+
     def __len__(self) -> int: ...
 
     def sample(self, rng: Any) -> Sample:
@@ -69,7 +73,7 @@ class Store(Protocol):
         """s' of the row `steps` rows later in the episode, and whether it goes on that long."""
 
     def latest(self, size: int) -> Batch:
-        """The last `size` transitions, in order."""
+        """The last `size` transitions, in order; [T * envs, ...], so row i + envs follows row i."""
 
     def pairs(self, size: int, rng: Any) -> tuple[Array, Array]:
         """Up to `size` distinct (observation, action) rows; all of them if there are no more."""

@@ -1,5 +1,6 @@
 """The border holds: what crosses it is flat, scaled and finite, and what cannot is named."""
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,7 +11,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from phimu.environments.task import open_task
-from phimu.errors import InputError
+from phimu.errors import EnvironmentFault, InputError, by_environment, environment_traceback
 from phimu.types import Spec
 
 SEE = Box(-np.inf, np.inf, (3,), np.float64)
@@ -172,7 +173,7 @@ def test_a_task_that_cannot_be_opened(task, message):
 @pytest.mark.parametrize(
     ("spaces", "message"),
     [
-        ({"act": Box(-np.inf, np.inf, (2,))}, "Scripted has Box.*RescaleAction"),
+        ({"act": Box(-np.inf, np.inf, (2,))}, "Scripted has Box.*TransformAction"),
         ({"act": Box(np.float32([-1, 0]), np.float32([1, np.inf]))}, "bounded Box action space"),
         ({"act": Box(0, 3, (2,), np.int64)}, "wrap it to take a vector of floats"),
         ({"act": Box(-1.0, 1.0, ())}, "wrap it to take a vector of floats"),
@@ -282,3 +283,103 @@ def test_opening_a_mujoco_task_says_nothing_and_leaves_no_log(tmp_path):
     )
     assert (done.stdout, done.stderr) == ("17 6\n", "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_advice_on_unbounded_actions_helps():
+    env = Scripted(act=Box(-np.inf, np.inf, (2,)))
+    with pytest.raises(InputError) as refused:
+        open_task(env)
+    (advice,) = re.findall(r"gymnasium\.wrappers\.TransformAction\(.*\)\)", str(refused.value))
+    wrapped = eval(advice, {"gymnasium": gymnasium, "env": env})  # noqa: S307 (our own text)
+    task = open_task(wrapped)
+    task.reset(0)
+    task.step([0.5, -0.5])
+    np.testing.assert_array_equal(env.actions, [[0.5, -0.5]])
+
+
+@pytest.mark.parametrize(
+    ("reward", "sentence"),
+    [
+        (np.ones(1), r"reward has shape \(1,\) after step 1 .* one number, such as float"),
+        ([1.0, 2.0], r"reward has shape \(2,\) after step 1"),
+        (None, "reward is None after step 1 .* finite float32 rewards"),
+        ("much", "reward is much after step 1"),
+    ],
+)
+def test_a_reward_that_is_no_number_is_named(reward, sentence):
+    task = open_task(Scripted(rewards=(reward,)))
+    task.reset(0)
+    with pytest.raises(EnvironmentFault, match=sentence):
+        task.step([0.0])
+
+
+def test_a_reward_may_be_a_number_of_numpy():
+    task = open_task(Scripted(rewards=(np.float32(0.5), np.array(2.0))))
+    task.reset(0)
+    assert [task.step([0.0])[1] for _ in range(2)] == [0.5, 2.0]
+
+
+def test_the_old_interface_of_gym_is_named():
+    class Old(Scripted):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed)[0] if seed == 1 else super().reset(seed=seed)
+
+        def step(self, action):
+            observation, reward, _, done, info = super().step(action)
+            return observation, reward, done, info
+
+    task = open_task(Old())
+    with pytest.raises(EnvironmentFault, match="reset of Old returned ndarray; it must return obs"):
+        task.reset(1)
+    task.reset(0)
+    with pytest.raises(EnvironmentFault, match="step of Old returned 4 things; it must return obs"):
+        task.step([0.0])
+
+
+def test_what_an_environment_raises_is_its_own_with_a_note():
+    class Broken(Scripted):
+        def reset(self, *, seed=None, options=None):
+            return super().reset(seed=seed) if seed else {}["start"]
+
+        def step(self, action):
+            return 1 / 0
+
+    task = open_task(Broken())
+    with pytest.raises(KeyError) as raised:
+        task.reset(0)
+    assert raised.value.__notes__ == ["Broken raised KeyError ('start') in its reset."]
+    task.reset(1)
+    with pytest.raises(ZeroDivisionError) as raised:
+        task.step([0.0])
+    (note,) = raised.value.__notes__
+    assert note == "Broken raised ZeroDivisionError (division by zero) in step 1 of the episode."
+    assert by_environment(raised.value)
+    where = environment_traceback(raised.value)
+    assert where is not None
+    assert where.tb_frame.f_code.co_filename == __file__
+
+
+@pytest.mark.parametrize("value", ["abc", None, [1]])
+def test_an_option_that_is_no_number_where_one_is_wanted(value):
+    with pytest.raises(InputError, match=r"option g is .*, but Pendulum-v1 has a number there, by"):
+        open_task("Pendulum-v1", g=value)
+    assert open_task("Pendulum-v1", g=9).env.unwrapped.g == 9
+
+
+def test_the_time_limit_is_that_of_the_id_or_of_the_wrapper():
+    assert open_task("Pendulum-v1").time_limit == 200
+    assert open_task(Scripted()).time_limit is None
+    limited = gymnasium.wrappers.TimeLimit(Scripted(), 17)
+    assert open_task(gymnasium.wrappers.RecordEpisodeStatistics(limited)).time_limit == 17
+
+
+def test_the_suite_of_an_id_needs_no_simulator():
+    script = (
+        "import sys; sys.modules['mujoco'] = sys.modules['dm_control'] = None\n"
+        "import phimu.environments\n"
+        "from phimu.environments.task import suite_of\n"
+        "ids = 'Hopper-v5', 'mbbl/HalfCheetah-v0', 'dmc/walker-run-v0', 'phimu/FourRooms-v0'\n"
+        "print(*map(suite_of, ids))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.split() == ["gymnasium", "mbbl", "dmc", "phimu"], done.stderr

@@ -7,6 +7,7 @@ import pytest
 import phimu
 from phimu.environments.task import open_task
 from phimu.errors import InputError
+from phimu.evaluation import episodes
 from phimu.evaluation.episodes import evaluate, random_policy
 
 
@@ -53,3 +54,32 @@ def test_without_action_repeat_the_two_counts_are_one():
 def test_no_episode_is_refused():
     with pytest.raises(InputError, match="episodes is 0: give at least 1"):
         evaluate(random_policy(1, seed=0), "Pendulum-v1", episodes=0)
+
+
+class Endless(gymnasium.Env):
+    """Pays one a step, for ever."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 1.0, False, False, {}
+
+
+def test_an_endless_episode_is_cut_and_said(monkeypatch):
+    monkeypatch.setattr(episodes, "LONGEST", 50)
+    with pytest.warns(UserWarning, match=r"Endless had not ended after 50 steps .*TimeLimit"):
+        result = evaluate(random_policy(1, seed=0), Endless(), episodes=2)
+    np.testing.assert_array_equal(result.returns, [50, 50])
+    np.testing.assert_array_equal(result.terminated, [False, False])
+
+
+def test_an_episode_that_declares_its_limit_is_never_cut(monkeypatch):
+    monkeypatch.setattr(episodes, "LONGEST", 50)
+    limited = gymnasium.wrappers.TimeLimit(Endless(), 70)
+    said = []
+    result = evaluate(random_policy(1, seed=0), limited, episodes=1, say=said.append)
+    assert (result.lengths[0], said) == (70, [])

@@ -263,7 +263,8 @@ def test_environment_that_is_not_finite_stops_the_run(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error
-    assert saved_step(tmp_path / "run") == 40
+    assert "The run is saved at step 44; mend the environment and re-run to resume." in error
+    assert saved_step(tmp_path / "run") == 44
 
 
 def test_loss_that_is_not_finite_stops_the_run(

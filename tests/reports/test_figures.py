@@ -217,6 +217,28 @@ def test_different_configurations_in_one_place_are_never_averaged(tmp_path: Path
     assert [one.label for one in curves] == ["sac (width=4)", "sac (width=8)"]
 
 
+def test_training_returns_and_losses_are_drawn_on_request(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        run = make_run(tmp_path / f"seed-{seed}", seed, {})
+        rows = [
+            {"step": step, "kind": "train", "return": seed + step / 10, "td_loss": 1.0 / step}
+            for step in (10, 20)
+        ]
+        rows += [{"step": 15, "kind": "representation", "td_loss": 7.0}]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [(_, [curve])] = curves_of_runs([tmp_path], "return")
+    np.testing.assert_array_equal(curve.steps, [10, 20])
+    np.testing.assert_array_equal(curve.values, [[1.0, 2.0], [2.0, 3.0]])
+    assert curve.measure == "return of the last ten training episodes"
+    [(_, [curve])] = curves_of_runs([tmp_path], "td_loss")
+    np.testing.assert_array_equal(curve.values, [[0.1, 0.05]] * 2)
+    assert curve.measure == "td_loss"
+    for metric in ("evaluation", "bonus"):
+        sentence = rf"has no {metric} yet: choose another metric \(return, td_loss\), or wait\."
+        with pytest.raises(InputError, match=sentence):
+            curves_of_runs([tmp_path], metric)
+
+
 def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     empty = make_run(tmp_path / "runs" / "seed-0", 0, {})
     started = make_run(tmp_path / "started" / "seed-0", 0, {})

@@ -107,6 +107,27 @@ def test_the_page_has_what_was_run_and_needs_nothing_else(runs: Path, tmp_path: 
         assert study in anchors
 
 
+def test_the_page_begins_with_the_users_own_runs(tmp_path: Path) -> None:
+    """What was published and nothing of it run comes last, folded."""
+    write_run(tmp_path / "runs", "Pendulum-v1", "sac", [-900.0, -150.0])
+    elements = Elements(page(gather([tmp_path / "runs"]), tmp_path / "report.html"))
+    places = [found["id"] for name, found in elements.found if "id" in found]
+    ours = ["filters", "shown", "runs", "curves", "charts", "each-run", "run-1", "not-run"]
+    assert places[: len(ours)] == ours
+    theirs = {"table1", "table2", "table3", "maze", "ablation-bonus", "gymnasium", "d4rl-v2"}
+    assert theirs < set(places[len(ours) :])
+    assert ("details", {"id": "not-run"}) in elements.found
+    links = [found["href"] for name, found in elements.found if name == "a"]
+    assert links[:4] == ["#runs", "#curves", "#each-run", "#not-run"]
+
+
+def test_what_was_run_of_a_table_stands_before_what_was_not(runs: Path, tmp_path: Path) -> None:
+    elements = Elements(page(gather([runs]), tmp_path / "report.html"))
+    places = [found["id"] for _, found in elements.found if "id" in found]
+    order = [name for name in places if name in ("table1", "maze", "each-run", "not-run", "table2")]
+    assert order == ["table1", "maze", "each-run", "not-run", "table2"]
+
+
 def write_hostile_run(root: Path) -> None:
     """Every name that a run's files hold is markup."""
     path = write_run(root, "Pendulum-v1", "sac", [1.0, 2.0])

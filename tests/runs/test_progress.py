@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from phimu.runs.progress import Progress, duration, number
+from phimu.runs.progress import WHOLE, Progress, Stretch, duration, number
 
 
 class Clock:
@@ -72,6 +72,44 @@ def test_values_are_not_read_until_they_are_shown(capsys) -> None:
     progress.update(50, {"loss": loss})
     assert loss.reads == 1
     assert "loss 1" in capsys.readouterr().out
+
+
+def test_the_warm_up_is_no_part_of_the_time_left(capsys) -> None:
+    """1,000 random steps a second, then a compilation of 20 seconds, then ten steps a second."""
+    clock = Clock()
+    with Progress(2_000, 0, clock=clock) as progress:
+        for step in range(100, 1_000, 100):
+            clock.now += 0.1
+            progress.update(step, {"return": 1.0}, stretch=Stretch("warm-up", 1_000))
+        progress.update(950, {}, evaluation=True, stretch=Stretch("warm-up", 1_000))
+        clock.now += 20.0
+        progress.update(1_000, {}, stretch=WHOLE)
+        for step in range(1_001, 1_201):
+            clock.now += 0.1
+            progress.update(step, {"td_loss": 0.5}, stretch=WHOLE)
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "step 950/2,000  1,056 steps/s  warm-up left 0:00  return 1"
+    assert last == "step 1,200/2,000  10 steps/s  left 1:20  td_loss 0.5"
+
+
+def test_each_phase_has_its_name_its_speed_and_its_losses(capsys) -> None:
+    clock = Clock()
+    phases = (("representation", 300, "nce_loss", 0.1), ("behaviour", 500, "behaviour_loss", 1.0))
+    with Progress(900, 0, clock=clock) as progress:
+        step = 0
+        for name, end, loss, seconds in phases:
+            while step < end - 50:
+                step, clock.now = step + 50, clock.now + 50 * seconds
+                progress.update(step, {loss: 0.25}, stretch=Stretch(name, end))
+            step = end
+        clock.now += 5.0
+        progress.update(600, {"td_loss": 2.0}, stretch=Stretch("policy", None))
+        clock.now += 50.0
+        progress.update(700, {"td_loss": 1.0}, stretch=Stretch("policy", None))
+    lines = capsys.readouterr().out.splitlines()
+    assert "step 200/900  10 steps/s  representation left 0:10  nce_loss 0.25" in lines
+    assert "step 450/900  1 steps/s  behaviour left 0:50  behaviour_loss 0.25" in lines
+    assert lines[-1] == "step 700/900  2 steps/s  policy left 1:40  td_loss 1"
 
 
 def test_before_any_progress_the_time_left_is_unknown(capsys) -> None:

@@ -19,7 +19,7 @@ from phimu.runs.lock import locked
 from phimu.session import order_of
 from phimu.settings import read, walk
 from phimu.studies import plan
-from phimu.studies.plan import Run, expand, find_study, narrow
+from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks
 from phimu.studies.tables import STUDIES, Study, Variant
 
 PROBE, OTHER = "phimu/probe-TimeLimit-v0", "phimu/probe-DelayedReward-v0"
@@ -129,7 +129,7 @@ def test_options_of_the_task_are_those_of_train() -> None:
     request = parse([PROBE, "--option", "limit=true"])
     assert order_for(request, None).config.task_options == {"limit": True}
     with pytest.raises(InputError, match="'limit'"):  # they reach the task
-        planned(study)
+        try_tasks(planned(study))
 
 
 def test_of_some_numbers_nothing_else_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,6 +141,8 @@ def test_of_some_numbers_nothing_else_is_looked_at(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(plan, "open_task", open_and_note)
     runs = expand(STUDY, {}, Path("data"), Path("runs"), only=(7, 3))
+    assert looked == []
+    try_tasks(runs)
     assert looked == [OTHER]
     assert runs == [planned()[2], planned()[6]]
 

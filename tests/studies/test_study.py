@@ -4,6 +4,7 @@ Studies that train are in tests/faults/test_studies.py.
 """
 
 import json
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,11 +59,28 @@ def test_dry_run_lists_runs_and_starts_none(capsys: pytest.CaptureFixture[str]) 
     assert study(*SMALL, PROBE, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines[1:3]] == [
-        ["1", PROBE, "ctrl-ucb-m", "0", "new", "?", "?"],
-        ["2", PROBE, "ctrl-ucb-l", "0", "new", "?", "?"],
+        ["1", PROBE, "ctrl-ucb-m", "0", "new"],
+        ["2", PROBE, "ctrl-ucb-l", "0", "new"],
     ]
     assert [line.split()[0] for line in lines[1:7]] == list("123456")
     assert "not known here: run `OMP_NUM_THREADS=1 phimu bench`" in lines[-1]
+    assert not Path("runs").exists()
+
+
+def test_dry_run_needs_no_simulator(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a plain `pip install` the whole table is listed; a real run says what is missing."""
+    for name in [name for name in sys.modules if name.split(".")[0] in ("mujoco", "dm_control")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("mujoco", "dm_control"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert study("table1", "--preset", "small", "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "?" not in said
+    assert sum(line.split()[-1:] == ["new"] for line in said.splitlines()) == 10 * 3 * 4
+    assert study(*SMALL, "mbbl/HalfCheetah-v0") == 2
+    assert 'to get it, run: pip install "phimu[mujoco]"' in capsys.readouterr().err
     assert not Path("runs").exists()
 
 

@@ -21,12 +21,16 @@ class Collection:
     """Updates per round."""
     uniform_mix: float = 0.0
     """epsilon: the share of uniformly random actions while collecting."""
+    envs: int = 1
+    """Environments side by side, one call of the policy for all; updates per step stay the same."""
 
     def __post_init__(self) -> None:
         shares = {"uniform_mix"}
         at_least(1, **{name: value for name, value in vars(self).items() if name not in shares})
         if not 0 <= self.uniform_mix <= 1:
             raise InputError(f"uniform_mix is {self.uniform_mix}: give a share from 0 to 1.")
+        if self.envs > self.buffer_size:
+            raise InputError(f"envs is {self.envs}, but buffer_size {self.buffer_size}: give more.")
 
 
 @dataclass(frozen=True)

@@ -5,20 +5,30 @@ import os
 import sys
 from typing import NamedTuple
 
+from phimu.leaving import leave_at_once, raise_again
+
 
 class Command(NamedTuple):
     module: str
     function: str
     summary: str
+    resumes: bool = False  # it can be stopped anywhere, and re-running it goes on
 
     def run(self, arguments: list[str]) -> None:
-        getattr(importlib.import_module(f"phimu.cli.{self.module}"), self.function)(arguments)
+        function = getattr(importlib.import_module(f"phimu.cli.{self.module}"), self.function)
+        if not self.resumes:
+            raise_again()
+        function(arguments)
 
 
 COMMANDS = {
-    "train": Command("train", "main", "train an agent; re-running the command resumes the run"),
-    "resume": Command("train", "resume", "continue a run from its directory"),
-    "study": Command("study", "main", "run a table, figure or ablation of the paper; it resumes"),
+    "train": Command(
+        "train", "main", "train an agent; re-running the command resumes the run", resumes=True
+    ),
+    "resume": Command("train", "resume", "continue a run from its directory", resumes=True),
+    "study": Command(
+        "study", "main", "run a table, figure or ablation of the paper; it resumes", resumes=True
+    ),
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
     "probe": Command("evaluate", "probe", "say what is linear in a run's phi"),
     "plot": Command("report", "plot", "draw the learning curves of runs"),
@@ -29,7 +39,7 @@ COMMANDS = {
     "agents": Command("lists", "agents", "list agents and presets"),
     "bench": Command("bench", "main", "measure speed, as ratios within one run"),
     "theory": Command("theory", "main", "the paper's theory, run on finite MDPs"),
-    "demo": Command("maze", "demo", "the paper's first figure, in about five minutes"),
+    "demo": Command("maze", "demo", "the paper's first figure, in about five minutes", True),
 }
 
 USAGE = """\
@@ -57,13 +67,14 @@ UNHARMED = "earlier checkpoints are intact; fix the problem and re-run to resume
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; whatever ends it early is one sentence on standard error and a code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments is None:
+        leave_at_once()
+        arguments = sys.argv[1:]
     if arguments[:1] in (["-V"], ["--version"]):
         from importlib.metadata import version
 
         print(version("phimu"))
         return 0
-    from phimu.errors import InputError, Stopped
     from phimu.training.threads import limit_threads
 
     try:
@@ -71,19 +82,37 @@ def main(arguments: list[str] | None = None) -> int:
         limit_threads(int(asked) if asked.removeprefix("-").isdigit() else None)
         dispatch(arguments, COMMANDS, USAGE, "command")
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (InputError, Stopped) as error:
-        print(f"phimu: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"phimu: {where}{error.strerror or error}; {UNHARMED}", file=sys.stderr)
-        return os.EX_IOERR
     except KeyboardInterrupt:
         print("phimu: stopped; re-run to resume from the last checkpoint.", file=sys.stderr)
         return 130
+    except Exception as error:
+        return _report(error)
     return 0
+
+
+def _report(error: Exception) -> int:
+    """Say what ended a command, and with which code it ends; raise what nobody foresaw."""
+    from phimu.errors import InputError, Stopped, environment_traceback
+
+    notes, where = getattr(error, "__notes__", []), environment_traceback(error)
+    if isinstance(error, InputError | Stopped):
+        print(" ".join([f"phimu: {error}", *notes]), file=sys.stderr)
+        return error.exit_code
+    if where is not None:
+        import traceback
+
+        error.__notes__ = []  # they are the sentence below
+        traceback.print_exception(type(error), error, where)
+        print(" ".join(["phimu:", *notes]), file=sys.stderr)
+        return os.EX_SOFTWARE
+    if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if isinstance(error, OSError):
+        where_on_disk = f"{error.filename}: " if error.filename else ""
+        print(f"phimu: {where_on_disk}{error.strerror or error}; {UNHARMED}", file=sys.stderr)
+        return os.EX_IOERR
+    raise error
 
 
 def peek(arguments: list[str], flag: str, default: str) -> str:

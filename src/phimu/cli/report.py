@@ -7,7 +7,7 @@ import tyro
 
 from phimu.cli.arguments import command
 from phimu.errors import InputError
-from phimu.reports.curves import curves_of_runs
+from phimu.reports.curves import EVALUATION, curves_of_runs
 from phimu.reports.figures import learning_curves
 from phimu.reports.fill import fill as fill_tables
 from phimu.reports.markdown import write_text
@@ -18,15 +18,18 @@ from phimu.runs.files import write_atomically
 
 @command("phimu plot")
 def plot(
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional], out: Path = Path("curves.png")
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    out: Path = Path("curves.png"),
+    metric: str = EVALUATION,
 ) -> None:
     """Draw learning curves: one picture per task, seeds of a configuration as one band.
 
     Args:
         runs: run directories, or directories above them.
         out: a .png or .svg; with several tasks, the task is added to the name.
+        metric: evaluation, return (of the training episodes) or another number of metrics.jsonl.
     """
-    groups = curves_of_runs(runs)
+    groups = curves_of_runs(runs, metric)
     for task, curves in groups:
         path = out
         if len(groups) > 1:

@@ -19,7 +19,7 @@ from phimu.runs.progress import duration, number
 from phimu.runs.stopping import stop_requests
 from phimu.studies.cost import Estimate, estimate, read_bench, shared_out
 from phimu.studies.live_table import LiveTable
-from phimu.studies.plan import Run, expand, find_study, narrow
+from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks
 from phimu.studies.processes import Process
 from phimu.studies.runner import Job, Start, carry_out
 from phimu.studies.tables import STUDIES, TASK_TITLES
@@ -74,8 +74,9 @@ def main(
     if dry_run:
         _list(planned, bench, workers or cores())
         return
+    try_tasks(planned)
     start, slots = _launcher(ray, workers)  # first, for Ray has handlers of its own for signals
-    with LiveTable(name) as live, stop_requests() as stop:
+    with stop_requests() as stop, LiveTable(name) as live:
         jobs = carry_out(planned, start, slots, live.show, stop)
     _report(study.metric, jobs, runs)
 
@@ -105,7 +106,8 @@ def _list(planned: list[Run], file: Path | None, workers: int) -> None:
     bench = read_bench(file)
     found, rows = [], []
     for run in planned:
-        cells, (step, _) = ["?", "?"], run.saved()
+        cells: list[str] = []
+        step, _ = run.saved()
         state = f"begun, step {step:,}" if step else "new"
         state = "finished" if run.next_command() is None else state
         if bench is not None:
@@ -113,7 +115,8 @@ def _list(planned: list[Run], file: Path | None, workers: int) -> None:
             cells = [duration(found[-1].seconds), _megabytes(found[-1].memory_mb)]
         rows.append([str(run.number), run.task, run.label, str(run.seed), state, *cells])
     titles = ("run", "task", "agent", "seed", "state")
-    Console(width=200).print(plain_table(titles, rows, ("time", "memory")), "")
+    estimated = () if bench is None else ("time", "memory")
+    Console(width=200).print(plain_table(titles, rows, estimated), "")
     if bench is None:
         print(NO_BENCH)
         return
@@ -126,12 +129,14 @@ def _list(planned: list[Run], file: Path | None, workers: int) -> None:
 
 def _total(found: list[Estimate], workers: int) -> str:
     time = duration(shared_out([each.seconds for each in found], workers))
-    needed = sorted((each.memory_mb or 0.0 for each in found), reverse=True)[:workers]
-    return f"{workers:>3} at a time: {time}, {_megabytes(sum(needed))} at most"
+    sizes = [each.memory_mb for each in found if each.memory_mb is not None]
+    needed = sum(sorted(sizes, reverse=True)[:workers])
+    memory = f", {_megabytes(needed)} at most" if len(sizes) == len(found) else ""
+    return f"{workers:>3} at a time: {time}{memory}"
 
 
 def _megabytes(size: float | None) -> str:
-    return "?" if size is None else f"{size:,.0f} MB"
+    return "" if size is None else f"{size:,.0f} MB"  # on logged data it depends on the dataset
 
 
 def _report(metric: str, jobs: list[Job], runs: Path) -> None:

@@ -1,5 +1,7 @@
 """A dataset as arrays of the device that learns from it: batches are drawn in the compiled step."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -23,6 +25,7 @@ class DeviceSet(eqx.Module):
     columns: dict[str, jax.Array]  # [N, ...] each
     spec: Spec = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
+    envs: ClassVar[int] = 1  # its rows are episode by episode
 
     def __init__(self, transitions: Transitions, spec: Spec, batch_size: int):
         table = np.empty((len(transitions.reward), width(spec)), np.float32)

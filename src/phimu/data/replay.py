@@ -11,11 +11,14 @@ class Replay:
     """A Store in NumPy. The warm-up's next observations stay when the ring wraps.
 
     Section 4.4 draws half of the negatives from random trajectories; those are the warm-up's.
+    Several environments take turns: transition n is of environment n % envs.
     """
 
-    def __init__(self, spec: Spec, capacity: int, warm_up: int, batch_size: int = 256):
+    def __init__(
+        self, spec: Spec, capacity: int, warm_up: int, batch_size: int = 256, envs: int = 1
+    ):
         at_least(1, buffer_size=capacity)
-        self.capacity, self.spec, self.batch_size = capacity, spec, batch_size
+        self.capacity, self.spec, self.batch_size, self.envs = capacity, spec, batch_size, envs
         # A transition lies in one piece: a sample then takes a fraction of the time that it takes
         # from an array per column, since what it reads is hardly ever in the processor's cache.
         self._table = np.zeros((capacity, width(spec)), np.float32)
@@ -64,14 +67,16 @@ class Replay:
         """Where the episode does not go on that long, its last row in the buffer stands in."""
         at, left = np.array(index), np.broadcast_to(steps, index.shape).copy()
         for _ in range(int(left.max(initial=0))):
-            following = (at + 1) % self.capacity
+            following = (at + self.envs) % self.capacity
             ended = (self.rows.terminated[at] > 0) | (self.rows.truncated[at] > 0)
-            going_on = (left > 0) & ~ended & (following != self.added % self.capacity)
+            held = (self.added - 1 - at) % self.capacity >= self.envs  # there is a later one
+            going_on = (left > 0) & ~ended & held
             at, left = np.where(going_on, following, at), left - going_on
         return self.rows.next_observation[at], left == 0
 
     def latest(self, size: int) -> Batch:
-        index = np.arange(max(0, self.added - min(size, len(self))), self.added) % self.capacity
+        size = min(size, len(self)) // self.envs * self.envs  # as many of each environment
+        index = np.arange(self.added - size, self.added) % self.capacity
         return split(self._table[index], self.spec)
 
     def pairs(self, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

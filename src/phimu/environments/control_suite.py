@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from phimu.environments.checks import Reset, Step, check_render_mode, finite_action
-from phimu.environments.task import quiet_model_compiler
+from phimu.environments.making import quiet_model_compiler
 from phimu.errors import InputError
 
 LONGEST = 1_000  # control steps, where the suite sets no limit; elsewhere this is its own

@@ -1,28 +1,18 @@
 """The border between agents and Gymnasium: flat float32 observations, actions in [-1, 1]."""
 
-import contextlib
-import difflib
-import importlib
-import inspect
 import math
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import error
-from gymnasium.envs.registration import load_env_creator
 from gymnasium.spaces import Box
 
-from phimu.errors import InputError
+from phimu.environments.making import imported, make
+from phimu.errors import EnvironmentFault, InputError, blame_environment
 from phimu.types import Spec
 
-# Which of our extras brings a package, where Gymnasium's own advice would miss our pins.
-_EXTRAS = {"mujoco": "mujoco", "dm_control": "dmc"}
-# How the entry points of environments with Gymnasium's MuJoCo models begin.
-_WITH_GYMNASIUM_MODELS = ("gymnasium.envs.mujoco", "phimu.environments.mbbl.bodies")
-
+_STEP = ("observation", "reward", "terminated", "truncated", "info")
+_NO_SUITE = "gymnasium"  # of ids without a namespace
 _LARGEST = float(np.finfo(np.float32).max)  # of a reward: the replay buffer is float32
 
 
@@ -45,22 +35,29 @@ class Task:
 
     def reset(self, seed: int | None = None) -> np.ndarray:
         """Begin an episode; [observation_dim] float32."""
-        observation, _ = self.env.reset(seed=None if seed is None else int(seed))
         self._steps = self.simulator_steps = 0
+        try:
+            given = self.env.reset(seed=None if seed is None else int(seed))
+        except Exception as error:
+            blame_environment(error, f"{self.name} raised {_what(error)} in its reset.")
+            raise
+        observation, _ = self._unpacked("reset", given, ("observation", "info"))
         return self._flat(observation)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """(observation [observation_dim], reward, terminated, truncated); the action in [-1, 1]."""
         self._steps += 1
-        observation, reward, terminated, truncated, info = self.env.step(self.to_env_action(action))
+        chosen = self.to_env_action(action)
+        try:
+            given = self.env.step(chosen)
+        except Exception as error:
+            where = f"in step {self._steps} of the episode"
+            blame_environment(error, f"{self.name} raised {_what(error)} {where}.")
+            raise
+        observation, reward, terminated, truncated, info = self._unpacked("step", given, _STEP)
         self.simulator_steps = info.get("simulator_steps", self._steps)
-        reward = float(reward)
-        if not abs(reward) <= _LARGEST:
-            raise InputError(
-                f"reward is {reward} {self._when()}; "
-                f"the environment must return finite float32 rewards."
-            )
-        return self._flat(observation), reward, bool(terminated), bool(truncated)
+        number = self._number(reward)
+        return self._flat(observation), number, bool(terminated), bool(truncated)
 
     def to_env_action(self, action: np.ndarray) -> np.ndarray:
         """An action in [-1, 1]^action_dim as the environment wants it: scaled, clipped, shaped."""
@@ -81,17 +78,53 @@ class Task:
     def close(self) -> None:
         self.env.close()
 
+    def _unpacked(self, call: str, given: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
+        if not isinstance(given, tuple) or len(given) != len(names):
+            got = f"{len(given)} things" if isinstance(given, tuple) else type(given).__name__
+            raise EnvironmentFault(
+                f"{call} of {self.name} returned {got}; it must return {', '.join(names)}."
+            )
+        return given
+
+    def _number(self, reward: Any) -> float:
+        """A reward, if it is one finite number."""
+        if not isinstance(reward, float | int) and np.ndim(reward):
+            raise EnvironmentFault(
+                f"reward has shape {np.shape(reward)} {self._when()}; "
+                f"the environment must return one number, such as float(reward[0])."
+            )
+        try:
+            number = float(reward)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not abs(number) <= _LARGEST:
+            raise EnvironmentFault(
+                f"reward is {reward} {self._when()}; "
+                f"the environment must return finite float32 rewards."
+            )
+        return number
+
+    @property
+    def time_limit(self) -> int | None:
+        """The most steps of an episode, as far as the environment declares it."""
+        env = self.env
+        while isinstance(env, gymnasium.Wrapper):  # one without an id has no spec to say so
+            if isinstance(env, gymnasium.wrappers.TimeLimit):
+                return env._max_episode_steps
+            env = env.env
+        return None if self.env.spec is None else self.env.spec.max_episode_steps
+
     def _flat(self, observation: Any) -> np.ndarray:
         """A float32 copy (environments may reuse their arrays), if it is finite and of the size."""
         with np.errstate(over="ignore"):  # what overflows is reported below, by its index
             flat = np.array(observation, dtype=np.float32).reshape(-1)
         if flat.size != self.spec.observation_dim:
-            raise InputError(
+            raise EnvironmentFault(
                 f"observation has {flat.size} numbers {self._when()}, but its observation_space "
                 f"says {self.spec.observation_dim}; the two must agree."
             )
         if not np.isfinite(flat).all():
-            raise InputError(
+            raise EnvironmentFault(
                 f"observation{_first_bad(flat)} {self._when()}; "
                 f"the environment must return finite float32 observations."
             )
@@ -105,7 +138,7 @@ class Task:
 def open_task(task: str | gymnasium.Env, **kwargs: Any) -> Task:
     """From an id (Pendulum-v1, my_module:My-v0) and constructor arguments, or an environment."""
     if isinstance(task, str):
-        env = _make(task, kwargs)
+        env = make(task, kwargs)
     elif not isinstance(task, gymnasium.Env):
         raise InputError(
             f"task must be a Gymnasium id or a gymnasium.Env, not a {type(task).__qualname__}."
@@ -118,7 +151,7 @@ def open_task(task: str | gymnasium.Env, **kwargs: Any) -> Task:
     else:
         env = task
     name = type(env.unwrapped).__name__ if env.spec is None else env.spec.id
-    suite = "custom" if env.spec is None else env.spec.namespace or "gymnasium"
+    suite = "custom" if env.spec is None else env.spec.namespace or _NO_SUITE
     try:
         return Task(env, name, suite)
     except InputError:
@@ -127,83 +160,14 @@ def open_task(task: str | gymnasium.Env, **kwargs: Any) -> Task:
         raise
 
 
-def _make(task: str, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """`gymnasium.make`, whose many exceptions become one sentence each."""
-    module, _, name = task.rpartition(":")
-    try:
-        if module:
-            importlib.import_module(module)
-    except ImportError as missing:
-        raise InputError(
-            f"task {task!r} asks for the module {module!r}, which cannot be imported ({missing}); "
-            f"install it, or run where Python finds it."
-        ) from missing
-    spec = gymnasium.registry.get(name)
-    theirs = spec is not None and str(spec.entry_point).startswith(_WITH_GYMNASIUM_MODELS)
-    try:
-        with quiet_model_compiler() if theirs else contextlib.nullcontext():
-            return gymnasium.make(name, **kwargs)
-    except (error.DependencyNotInstalled, ImportError) as missing:
-        raise InputError(_how_to_install(task, missing)) from missing
-    except error.Error as unknown:
-        if name in gymnasium.registry:
-            raise
-        raise InputError(_unknown(task, name)) from unknown
-    except TypeError as refused:
-        unexpected = re.search(r"unexpected keyword argument '(\w+)'", str(refused))
-        if unexpected is None or unexpected[1] not in kwargs:
-            raise
-        raise InputError(_unaccepted(task, name, unexpected[1])) from refused
-
-
-@contextlib.contextmanager
-def quiet_model_compiler() -> Iterator[None]:
-    """Drop what MuJoCo's compiler says of the model files of Gymnasium and of the Control Suite.
-
-    Nobody here can act on it, and MuJoCo would leave a MUJOCO_LOG.TXT in the working directory.
-    Warnings of the simulation itself come later and are kept.
-    """
-    import mujoco
-
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda message: None)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)
-
-
-def _unknown(task: str, name: str) -> str:
-    close = difflib.get_close_matches(name, list(gymnasium.registry), n=3, cutoff=0.6)
-    meant = f"it may mean {' or '.join(close)}, or " if close else ""
-    return (
-        f"task {task!r} is not a registered Gymnasium id; {meant}"
-        f"if it is your own, give the module that registers it too, as in my_module:My-v0."
-    )
-
-
-def _how_to_install(task: str, missing: Exception) -> str:
-    cause = missing if isinstance(missing, ImportError) else missing.__cause__
-    package = (getattr(cause, "name", None) or "").split(".")[0]
-    if not package:  # an entry point that only says where its environment went
-        return f"task {task!r} cannot be opened: {missing}"
-    advice = re.findall(r"`(pip install [^`]*)`", str(missing))
-    if package in _EXTRAS:
-        advice = [f'pip install "phimu[{_EXTRAS[package]}]"']
-    command = " && ".join(advice) or f"pip install {package}"
-    return f"task {task!r} needs the package {package}; to get it, run: {command}"
-
-
-def _unaccepted(task: str, name: str, argument: str) -> str:
-    entry_point = gymnasium.spec(name).entry_point
-    creator = load_env_creator(entry_point) if isinstance(entry_point, str) else entry_point
-    accepted = [
-        parameter.name
-        for parameter in (inspect.signature(creator).parameters.values() if creator else ())
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    ]
-    known = f"its own arguments are {', '.join(accepted)}" if accepted else "it has no arguments"
-    return f"task {task!r} does not accept {argument!r}; {known}."
+def suite_of(task: str) -> str:
+    """Of a Gymnasium id; it is not opened, so what it is simulated with need not be installed."""
+    spec = gymnasium.registry.get(imported(task))
+    if spec is None:
+        opened = open_task(task)  # Gymnasium knows more names than it lists, or says what is wrong
+        opened.close()
+        return opened.suite
+    return spec.namespace or _NO_SUITE
 
 
 def _action_space(env: gymnasium.Env, name: str) -> Box:
@@ -215,8 +179,9 @@ def _action_space(env: gymnasium.Env, name: str) -> Box:
         raise InputError(f"{needs}, but {name} has {space}; wrap it to take a vector of floats.")
     if not space.is_bounded("both"):
         raise InputError(
-            f"{needs}, but {name} has {space}; bound it with gymnasium.wrappers.RescaleAction or "
-            f"give its action_space finite low and high."
+            f"{needs}, but {name} has {space}; give its action_space finite low and high, or wrap "
+            f"it: gymnasium.wrappers.TransformAction(env, lambda action: action, "
+            f"gymnasium.spaces.Box(-1.0, 1.0, {space.shape})), with the range that it is made for."
         )
     return space
 
@@ -233,6 +198,11 @@ def _observation_space(env: gymnasium.Env, name: str) -> Box:
             f"phimu needs a Box observation space with something to see, but {name} has {space}."
         )
     return space
+
+
+def _what(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__} ({text.splitlines()[0]})" if text else type(error).__name__
 
 
 def _first_bad(values: np.ndarray) -> str:

@@ -1,6 +1,8 @@
 """Evaluation of a policy, trained or any other: whole episodes, what they came to, and a film."""
 
 import importlib.util
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +12,8 @@ from phimu.environments import rendering
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, at_least
 from phimu.types import Act
+
+LONGEST = 10_000  # steps of an episode in an environment that declares no time limit
 
 
 class Evaluation(NamedTuple):
@@ -31,13 +35,29 @@ class Evaluation(NamedTuple):
         }
 
 
-def evaluate(policy: Act, task: Any, episodes: int = 10, seed: int = 0) -> Evaluation:
-    """Run `episodes` episodes of a `Task`, a Gymnasium id or environment; one seed, same starts."""
+def evaluate(
+    policy: Act,
+    task: Any,
+    episodes: int = 10,
+    seed: int = 0,
+    say: Callable[[str], Any] = warnings.warn,
+) -> Evaluation:
+    """Run `episodes` episodes of a `Task`, a Gymnasium id or environment; one seed, same starts.
+
+    `say` hears of episodes that had to be cut, for an environment without a time limit.
+    """
     at_least(1, episodes=episodes)
     if not isinstance(task, Task):
         task = open_task(task)
     rows = [run_episode(policy, task, s) for s in episode_seeds(seed, episodes)]
-    return Evaluation(*(np.array(column) for column in zip(*rows, strict=True)))
+    found = Evaluation(*(np.array(column) for column in zip(*rows, strict=True)))
+    if task.time_limit is None and (found.lengths == LONGEST).any():
+        say(
+            f"An episode of {task.name} had not ended after {LONGEST:,} steps and was cut there: "
+            "give the environment a limit with gymnasium.wrappers.TimeLimit, or with "
+            "max_episode_steps where it is registered."
+        )
+    return found
 
 
 def random_policy(action_dim: int, seed: int) -> Act:
@@ -53,11 +73,11 @@ def episode_seeds(seed: int, episodes: int) -> list[int]:
 def run_episode(policy: Act, task: Task, seed: int) -> tuple[float, int, int, bool]:
     """(return, length, simulator steps, terminated) of one episode."""
     observation = task.reset(seed)
-    total, length = 0.0, 0
+    total, length, longest = 0.0, 0, LONGEST if task.time_limit is None else None
     while True:
         observation, reward, terminated, truncated = task.step(policy(observation))
         total, length = total + reward, length + 1
-        if terminated or truncated:
+        if terminated or truncated or length == longest:
             return total, length, task.simulator_steps, terminated
 
 

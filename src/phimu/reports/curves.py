@@ -1,13 +1,16 @@
 """Learning curves: what the seeds of a configuration scored, and when."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from phimu.errors import InputError
-from phimu.reports.rows import Result, differing, read_runs
+from phimu.reports.rows import Result, differing, evaluations, reached, read_runs
+
+EVALUATION = "evaluation"  # the metric that is drawn unless another is asked for
 
 
 class Curve(NamedTuple):
@@ -20,18 +23,67 @@ class Curve(NamedTuple):
     measure: str = "return"  # what the values are
 
 
-def curves_of_runs(paths: Sequence[Path]) -> list[tuple[str, list[Curve]]]:
-    """The curves of each task, in the order in which the tasks, then the runs, are first met."""
+def curves_of_runs(
+    paths: Sequence[Path], metric: str = EVALUATION
+) -> list[tuple[str, list[Curve]]]:
+    """The curves of each task, in the order in which the tasks, then the runs, are first met.
+
+    `metric` is the evaluation, or a number of the training rows, such as their `return`.
+    """
     by_task: dict[str, dict[tuple[Path, str], list[Result]]] = {}
     for run in read_runs(paths):
+        if metric != EVALUATION:
+            steps, values = _series(run.rows, metric)
+            run = replace(run, steps=steps, values=values)
         if not len(run.steps):
-            raise InputError(
-                f"The run in {run.path} has no evaluation yet: wait for one, or leave it out."
-            )
+            raise InputError(_nothing(f"The run in {run.path}", run.rows, metric))
         # The parent is the configuration; its hash too, lest a renamed directory mix two of them.
         place = run.path.resolve().parent, run.config
         by_task.setdefault(run.task, {}).setdefault(place, []).append(run)
-    return [(task, _curves(list(groups.values()))) for task, groups in by_task.items()]
+    return [(task, _curves(list(groups.values()), metric)) for task, groups in by_task.items()]
+
+
+def curve_of_rows(
+    rows: Sequence[dict[str, Any]], metric: str | None, label: str, offline: bool
+) -> Curve:
+    """One run's; without a metric the evaluation, or else the training return."""
+    for name in (EVALUATION, "return") if metric is None else (metric,):
+        steps, values = _series(rows, name)
+        if len(steps):
+            scored = any("score" in row for row in rows)
+            return Curve(label, steps, values[None], _clock(offline), _measure(name, scored))
+    raise InputError(_nothing("The history", rows, metric or EVALUATION))
+
+
+def _series(rows: Sequence[dict[str, Any]], metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """Of the evaluations, or of one number of the training rows."""
+    if metric == EVALUATION:
+        return evaluations(rows)
+    found = {
+        reached(row): float(row[metric])
+        for row in rows
+        if row["kind"] == "train" and isinstance(row.get(metric), int | float)
+    }
+    steps = sorted(found)
+    return np.array(steps, int), np.array([found[step] for step in steps], float)
+
+
+def _nothing(whose: str, rows: Iterable[dict[str, Any]], metric: str) -> str:
+    """The sentence for a metric that is not there."""
+    known = dict.fromkeys(name for row in rows if row["kind"] == "train" for name in row)
+    names = [name for name in known if name not in ("step", "kind", "updates")]
+    choice = f"choose another metric ({', '.join(names)}), or wait" if names else "let it learn"
+    return f"{whose} has no {metric} yet: {choice}."
+
+
+def _clock(offline: bool) -> str:
+    return "updates of the policy" if offline else "environment steps"
+
+
+def _measure(metric: str, scored: bool) -> str:
+    if metric == EVALUATION:
+        return "D4RL's normalised score" if scored else "return"
+    return "return of the last ten training episodes" if metric == "return" else metric
 
 
 def aligned(group: Sequence[Result]) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +95,7 @@ def aligned(group: Sequence[Result]) -> tuple[np.ndarray, np.ndarray]:
     return steps, values
 
 
-def _curves(groups: Sequence[list[Result]]) -> list[Curve]:
+def _curves(groups: Sequence[list[Result]], metric: str) -> list[Curve]:
     """Of the groups of one task, over the steps that all seeds of a group have reached."""
     found = []
     for label, group in zip(_labels(groups), groups, strict=True):
@@ -55,9 +107,8 @@ def _curves(groups: Sequence[list[Result]]) -> list[Curve]:
                 f"The seeds in {first.path.parent} have no evaluation step in common: "
                 "name one alone."
             )
-        clock = "updates of the policy" if first.offline else "environment steps"
-        measure = "D4RL's normalised score" if first.metric == "score" else "return"
-        found.append(Curve(label, steps[common], values[:, common], clock, measure))
+        measure = _measure(metric, first.metric == "score")
+        found.append(Curve(label, steps[common], values[:, common], _clock(first.offline), measure))
     return found
 
 

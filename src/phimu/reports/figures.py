@@ -112,6 +112,11 @@ def _draw_room(
 
 
 def learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
+    """The figure of them, as a file."""
+    save(curves_figure(curves, title), path)
+
+
+def curves_figure(curves: Sequence[Curve], title: str) -> Figure:
     """The mean over seeds of each curve, in a band that the caption explains."""
     seeds = [len(curve.values) for curve in curves]
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
@@ -132,7 +137,7 @@ def learning_curves(path: Path, curves: Sequence[Curve], title: str) -> None:
     beside: Any = {"xycoords": "axes fraction", "textcoords": "offset points", "color": GREY}
     axes.annotate(_band_caption(seeds), (0, 1), xytext=(0, 7), fontsize=9.5, **beside)
     _add_legend(figure, axes)
-    save(figure, path)
+    return figure
 
 
 def _draw_curve(axes: Axes, curve: Curve, style: dict[str, Any], count_seeds: bool) -> None:

@@ -163,8 +163,8 @@ def _result(path: Path, config: dict[str, Any]) -> Result:
             if session.get(name) is not None and not isinstance(session[name], kind):
                 raise TypeError(f"{name} is {session[name]!r}")
         dataset: Any = config.get("dataset")
-        steps, values = _evaluations(rows)
-        last = max((row for row in rows if row["kind"] == "train"), key=_reached, default=None)
+        steps, values = evaluations(rows)
+        last = max((row for row in rows if row["kind"] == "train"), key=reached, default=None)
         settings = _settings(config["settings"], config["schedule"])
         preset_name, changes = _preset_and_changes(config, settings, started)
         scored = dataset and normalised_score(str(dataset.get("task")), 0.0) is not None
@@ -182,7 +182,7 @@ def _result(path: Path, config: dict[str, Any]) -> Result:
             metric="score" if scored else "return",
             steps=steps,
             values=values,
-            done=_reached(last) if last else int(maze.get("step", 0)),
+            done=reached(last) if last else int(maze.get("step", 0)),
             finished=_finished(last, started[-1]) if last else bool(maze),
             sessions=started,
             rows=rows,
@@ -197,10 +197,10 @@ def _result(path: Path, config: dict[str, Any]) -> Result:
         ) from error
 
 
-def _evaluations(rows: Iterable[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
+def evaluations(rows: Iterable[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray]:
     """When, and the return, or D4RL's score where there is one."""
     found = {
-        _reached(row): float(row.get("score", row["return"]))
+        reached(row): float(row.get("score", row["return"]))
         for row in rows
         if row["kind"] == "evaluation" and "return" in row
     }
@@ -210,7 +210,7 @@ def _evaluations(rows: Iterable[dict[str, Any]]) -> tuple[np.ndarray, np.ndarray
     return np.array(steps, int), np.array([found[step] for step in steps], float)
 
 
-def _reached(row: dict[str, Any]) -> int:
+def reached(row: dict[str, Any]) -> int:
     """Environment steps; on logged data updates of the policy."""
     return int(row.get("updates", row["step"]))
 
@@ -221,7 +221,7 @@ def _finished(last: dict[str, Any], session: dict[str, Any]) -> bool:
         return last["step"] >= session["steps"]
     command = session.get("command", [])
     asked = command[command.index("--steps") + 1] if "--steps" in command[:-1] else None
-    return asked is None or _reached(last) >= int(asked)
+    return asked is None or reached(last) >= int(asked)
 
 
 def _maze_scores(path: Path) -> dict[str, float]:

@@ -67,12 +67,20 @@ class RunConfig:
         plain = to_json(self)
         if self.dataset is None:
             del plain["dataset"]
+        collection = plain["schedule"].get("collection")
+        if collection and collection.get("envs") == 1:
+            del collection["envs"]  # a run of one environment keeps the name that it had
         return plain
 
     def path(self, runs: Path, suite: str) -> Path:
         identity = self.to_json()
         seed = identity.pop("seed")
         return run_path(runs, suite, self.task, self.agent, identity, seed)
+
+    @property
+    def envs(self) -> int:
+        """Environments side by side."""
+        return 1 if self.schedule.collection is None else self.schedule.collection.envs
 
     @property
     def evaluation_task(self) -> str | None:

@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Self, SupportsFloat
+from typing import NamedTuple, Self, SupportsFloat
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -12,11 +12,24 @@ from rich.table import Column
 
 REFRESH_SECONDS = 0.2  # of the live line
 PLAIN_SECONDS = 10.0  # between plain lines
-WINDOW_SECONDS = 30.0  # over which speed is measured: compilation and warm-up soon leave it
+WINDOW_SECONDS = 30.0  # over which speed is measured
+
+
+class Stretch(NamedTuple):
+    """A part of a run that has a speed of its own: the warm-up, a phase on logged data."""
+
+    name: str = ""
+    end: int | None = None  # the step that it ends at; None: as far as the run goes
+
+
+WHOLE = Stretch()
 
 
 class Progress:
-    """Shows step, speed, time left and the latest value of each metric, on standard output."""
+    """Shows step, speed, time left and the latest value of each metric, on standard output.
+
+    Speed and metrics are of the present stretch. Before the last one only its own end is foreseen.
+    """
 
     def __init__(
         self,
@@ -31,6 +44,7 @@ class Progress:
         self._quiet = quiet
         self._console = console or Console()
         self._clock = clock
+        self._stretch: Stretch | None = None
         self._values: dict[str, SupportsFloat] = {}
         self._history = deque([(clock(), start_step)])
         self._shown_at = clock()
@@ -54,12 +68,21 @@ class Progress:
             self._bar.stop()
 
     def update(
-        self, step: int, values: Mapping[str, SupportsFloat], evaluation: bool = False
+        self,
+        step: int,
+        values: Mapping[str, SupportsFloat],
+        evaluation: bool = False,
+        stretch: Stretch = WHOLE,
     ) -> None:
         """Cheap: values become numbers only when shown. An evaluation is shown at once."""
+        now = self._clock()
+        if self._stretch not in (None, stretch):
+            # Anew after its first step, which compiles.
+            self._history = deque([(now, step)])
+            self._values.clear()
+        self._stretch = stretch
         self._step = step
         self._values.update(values)
-        now = self._clock()
         waited = now - self._shown_at
         if evaluation or waited >= (REFRESH_SECONDS if self._bar else PLAIN_SECONDS):
             self._show(now)
@@ -88,11 +111,13 @@ class Progress:
         (first_time, first_step), (last_time, last_step) = self._history[0], self._history[-1]
         elapsed, steps = last_time - first_time, last_step - first_step
         rate = steps / elapsed if elapsed > 0 else 0.0
-        left = duration((self._total - last_step) / rate) if rate > 0 else "?"
+        stretch = self._stretch or WHOLE
+        end = min(self._total, stretch.end or self._total)
+        left = duration((end - last_step) / rate) if rate > 0 else "?"
         parts = [
             f"step {last_step:,}/{self._total:,}",
             f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2g} steps/s",
-            f"left {left}",
+            f"{stretch.name} left {left}".lstrip(),
         ]
         return "  ".join(parts + [f"{name} {number(x)}" for name, x in self._values.items()])
 

@@ -3,11 +3,11 @@
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 
 from phimu.errors import Stopped
+from phimu.leaving import leave
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -77,7 +77,5 @@ def _listen(reader: int, stop: Stop) -> None:
         if number not in SIGNALS:
             continue
         if stop.number:
-            if sys.stdout.isatty():
-                os.write(sys.stdout.fileno(), b"\x1b[?25h")  # the progress line hides the cursor
-            os._exit(128 + number)
+            leave(number)
         stop.number = number

@@ -15,7 +15,7 @@ from typing import Any
 from phimu.agents import preset
 from phimu.agents.schedule import Preset
 from phimu.data.sets.opening import is_source, open_set
-from phimu.environments.task import open_task
+from phimu.environments.task import open_task, suite_of
 from phimu.errors import Busy, InputError
 from phimu.runs import checkpoint
 from phimu.runs.config import Dataset, RunConfig
@@ -147,10 +147,16 @@ def _first(
         dataset = Dataset.of(logged, logged.task)
         config = RunConfig(logged.name, variant.agent, *chosen, 0, options, dataset)
         return Order(config, study.steps, source, about), logged.layout
-    opened_task = open_task(task, **options)
-    opened_task.close()
     config = RunConfig(task, variant.agent, *chosen, 0, options)
-    return Order(config, study.steps, about=about), opened_task.suite
+    return Order(config, study.steps, about=about), suite_of(task)
+
+
+def try_tasks(planned: Sequence[Run]) -> None:
+    """Open the environments that runs are left in: what is missing is said before they begin."""
+    left = (run for run in planned if run.config.dataset is None and run.next_command())
+    configs = [run.config for run in left]
+    for task, options in {config.task: config.task_options for config in configs}.items():
+        open_task(task, **options).close()
 
 
 def _numbers(study: Study, pairs: int, only: Sequence[int]) -> Sequence[int]:

@@ -20,6 +20,7 @@ from phimu.data.rows import split
 from phimu.errors import InputError
 from phimu.normalisation import Acting
 from phimu.runs import checkpoint
+from phimu.runs.progress import Stretch
 from phimu.training.learner import Learner, LearnerState
 from phimu.training.memory import keep_freed_memory
 from phimu.training.streams import UPDATE, check_seed, key
@@ -27,6 +28,8 @@ from phimu.types import Act, Metrics, Spec
 
 ESTIMATED_ON = 4_096  # observations of the dataset, evenly spread
 SECONDS = 0.5  # about what a compiled call takes: signals and progress wait for its end
+
+_AS_IT_COMES = nullcontext()
 
 
 def preparation(agent: Any) -> int:
@@ -36,6 +39,8 @@ def preparation(agent: Any) -> int:
 
 class OfflineRun:
     """An agent learning from a set; without one it can only act and be asked."""
+
+    stride = 1  # what is due is never passed
 
     def __init__(
         self,
@@ -95,10 +100,23 @@ class OfflineRun:
         phase, _ = self._phase_of(self.step - 1)
         return phase.name if phase.updates else "train"
 
+    @property
+    def stretch(self) -> Stretch:
+        """The phase of the last update."""
+        phase, done = self._phase_of(self.step - 1)
+        end = self.step - 1 - done + phase.updates
+        return Stretch(phase.name, end if phase.updates else None)
+
     def advance(
-        self, until: int, beginning: Callable[[], AbstractContextManager[None]] = nullcontext
+        self,
+        until: int,
+        beginning: Callable[[], AbstractContextManager[None]] = nullcontext,
+        whole: AbstractContextManager[Any] = _AS_IT_COMES,
     ) -> None:
-        """Some updates, up to what is due next; `beginning` can break off what they begin with."""
+        """Some updates, up to what is due next; `beginning` can break off what they begin with.
+
+        `whole` keeps KeyboardInterrupt out of what must not be left half done.
+        """
         if self._set is None:
             raise InputError("This run has no data to learn from: name its set again.")
         phase, done = self._phase_of(self.step)
@@ -112,7 +130,8 @@ class OfflineRun:
             self._begun = phase, columns
         count = min(self._together, until - self.step, *self._until_due(phase, done))
         began = time.monotonic()
-        self.step += self.learner.learn_from(phase.name, self._begun[1], self.step, count)
+        with whole:
+            self.step += self.learner.learn_from(phase.name, self._begun[1], self.step, count)
         self.check()
         if time.monotonic() - began < SECONDS / 2 and count == self._together:
             self._together *= 2
@@ -149,6 +168,9 @@ class OfflineRun:
     def save(self, directory: Path, **more: Any) -> None:
         """Everything but the set, which has its file, and what a phase computes of it."""
         checkpoint.save(directory, self.step, self.learner.arrays(), more)
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def restore(self, saved: checkpoint.Checkpoint, say: Callable[[str], Any]) -> None:
         del say  # nothing here that a machine could repeat otherwise

@@ -1,6 +1,8 @@
 """The online loop: act, store, learn. One object holds everything a checkpoint has to."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,62 +15,110 @@ from phimu.data.replay import Replay
 from phimu.environments.task import Task
 from phimu.errors import InputError
 from phimu.runs import checkpoint
+from phimu.runs.progress import WHOLE, Stretch
 from phimu.settings import walk
 from phimu.training.devices import check_sizes
 from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
-from phimu.training.streams import BATCH, RESET, WARM_UP, check_seed, stream
+from phimu.training.seat import Seat
+from phimu.training.streams import BATCH, WARM_UP, check_seed, stream
 from phimu.types import Act, Drawn, Metrics
 
 MOST = 32  # updates in a compiled call: their batches are in memory at once
 SHARED = ("batch_size", "negatives")  # what several devices divide among themselves
+_AS_IT_COMES = nullcontext()
 
 
 class OnlineRun:
-    """An agent learning in a task: `advance` is one step of the environment."""
+    """An agent learning in a task: `advance` is one step of its environment, or of each of them."""
 
     kind = "train"  # of the rows of metrics
 
-    def __init__(self, agent: Any, task: Task, schedule: Schedule, seed: int, devices: int = 1):
+    def __init__(
+        self,
+        agent: Any,
+        task: Task | Sequence[Task],
+        schedule: Schedule,
+        seed: int,
+        devices: int = 1,
+    ):
         check_seed(seed)
         if schedule.collection is None:
             raise InputError("This schedule collects nothing: it is for logged data.")
         settings = {field.name: value for part in (agent, schedule) for field, value in walk(part)}
         check_sizes(devices, {name: settings[name] for name in SHARED if name in settings})
         keep_freed_memory()  # before the first use of JAX, whose threads would get arenas
-        self.agent, self.task, self.schedule, self.seed = agent, task, schedule, seed
+        tasks = [task] if isinstance(task, Task) else list(task)
         self.collection = schedule.collection
-        self.learner = Learner(agent, task.spec, schedule, seed, devices)
+        if len(tasks) != self.collection.envs:
+            raise InputError(
+                f"envs is {self.collection.envs}, but {len(tasks)} environments were given."
+            )
+        self.agent, self.task, self.schedule, self.seed = agent, tasks[0], schedule, seed
+        self.learner = Learner(agent, self.task.spec, schedule, seed, devices)
         capacity, warm_up = self.collection.buffer_size, self.collection.learning_starts
-        self.replay = Replay(task.spec, capacity, warm_up, schedule.batch_size)
+        self.replay = Replay(self.task.spec, capacity, warm_up, schedule.batch_size, len(tasks))
         self.step = self.updates = self.episodes = 0
-        self._simulated = 0  # simulator steps of all episodes but the open one
+        self._simulated = 0  # simulator steps of all episodes but the open ones
         self.returns: list[float] = []  # of the last episodes, for the progress line
         self._saved: tuple[Path, checkpoint.Saved] | None = None
-        self._observation = np.zeros(task.spec.observation_dim, np.float32)
-        self._actions: list[np.ndarray] = []  # of the open episode
-        self._return = 0.0
         self._prepared: dict[int, Drawn] = {}  # of the next update, by its number
-        self._begin_episode()
+        self.seats = [Seat(each, number) for number, each in enumerate(tasks)]
+        self._reopen()
 
-    def advance(self, *_: Any) -> None:
-        """A step needs none of what many updates at once do: an end, and leave to break off."""
-        action = self._action()
-        next_observation, reward, terminated, truncated = self.task.step(action)
-        self.replay.add(self._observation, action, reward, next_observation, terminated, truncated)
-        self._observation = next_observation
-        self._actions.append(action)
-        self._return += reward
+    @property
+    def stride(self) -> int:
+        """By how much an advance brings the step on."""
+        return len(self.seats)
+
+    def advance(self, *_: Any, whole: AbstractContextManager[Any] = _AS_IT_COMES) -> None:
+        """One step of every environment, and what is learned after it.
+
+        If an environment raises, the run is as it was before the step. `whole` keeps
+        KeyboardInterrupt out of what must not be left half done. A step needs none of what many
+        updates at once do: an end, and leave to break off.
+        """
+        self._reopen()
+        actions = self._actions()
+        steps = [seat.step(action) for seat, action in zip(self.seats, actions, strict=True)]
+        with whole:
+            for seat, action, step in zip(self.seats, actions, steps, strict=True):
+                self._record(seat, action, *step)
+            self._learn_round()
+
+    def _reopen(self, say: Callable[[str], Any] = warnings.warn) -> None:
+        """Bring every environment to where its open episode is."""
+        for number, seat in enumerate(self.seats):
+            if seat.astray:
+                last = (self.replay.added - self.stride + number) % self.replay.capacity
+                seat.reopen(self.seed, self.replay.rows.next_observation[last], say)
+
+    def _record(
+        self,
+        seat: Seat,
+        action: np.ndarray,
+        next_observation: np.ndarray,
+        reward: float,
+        terminated: bool,
+        truncated: bool,
+    ) -> None:
+        self.replay.add(seat.observation, action, reward, next_observation, terminated, truncated)
+        seat.record(action, next_observation, reward, terminated or truncated)
         self.step += 1
-        collection = self.collection
-        if self.step >= collection.learning_starts and self.step % collection.train_freq == 0:
-            self._learn()
-            self._prepare()
-        if terminated or truncated:
-            self.returns = [*self.returns[-9:], self._return]
+        if seat.astray:
+            self.returns = [*self.returns[-9:], seat.total]
             self.episodes += 1
-            self._simulated += self.task.simulator_steps
-            self._begin_episode()
+            self._simulated += seat.simulated
+            seat.begin(self.stride - 1 + self.episodes)  # the next number that no other has
+
+    def _learn_round(self) -> None:
+        """The rounds of updates that are due after these steps, as many as one at a time had."""
+        collection, first = self.collection, self.step - self.stride + 1
+        first = max(first, collection.learning_starts)
+        due = self.step // collection.train_freq - (first - 1) // collection.train_freq
+        if due > 0:
+            self._learn(due)
+            self._prepare()
 
     @property
     def state(self) -> Any:
@@ -81,35 +131,46 @@ class OnlineRun:
     @property
     def simulator_steps(self) -> int:
         """`step` counts decisions; where actions are repeated, the simulator has gone further."""
-        return self._simulated + self.task.simulator_steps
+        return self._simulated + sum(seat.simulated for seat in self.seats)
 
     def policy(self) -> Act:
         self.check()
         return self.learner.mode()
 
-    def _action(self) -> np.ndarray:
+    def _actions(self) -> np.ndarray:
+        """One for each environment: [envs, action_dim]."""
         if self.step < self.collection.learning_starts:
-            rng = stream(self.seed, WARM_UP, self.step)
-            return rng.uniform(-1, 1, self.task.spec.action_dim).astype(np.float32)
-        action = self.learner.act(self._observation, self.step)
-        self.check()  # the action depends on the last update, so that one is over
-        return action
+            size = self.task.spec.action_dim
+            each = (stream(self.seed, WARM_UP, self.step + n) for n in range(self.stride))
+            return np.stack([rng.uniform(-1, 1, size).astype(np.float32) for rng in each])
+        if self.stride == 1:
+            actions = self.learner.act(self.seats[0].observation, self.step)[None]
+        else:
+            seen = np.stack([seat.observation for seat in self.seats])
+            actions = self.learner.act(seen, self.step)
+        self.check()  # the actions depend on the last update, so that one is over
+        return actions
 
     def check(self) -> None:
         """Wait for the last update; NotFinite with its batch if a number in it was not finite."""
         self.learner.check(self.step)
 
-    def _learn(self) -> None:
-        """A round of updates: of each phase so many, and then of the next."""
+    def _learn(self, due: int) -> None:
+        """So many rounds of updates: of each phase so many, and then of the next."""
         phases = protocol.phases(self.agent)
         counts = [phase.updates or self.collection.gradient_steps for phase in phases]
-        rounds = self.updates // sum(counts)
-        for phase, count in zip(phases, counts, strict=True):
-            self._learn_phase(phase, rounds * count, count)
+        # Rounds of one phase are one long round, of as many updates as can be due at once.
+        most = -(-self.stride // self.collection.train_freq) if len(phases) == 1 else 1
+        while due > 0:
+            together, rounds = min(due, most), self.updates // sum(counts)
+            for phase, count in zip(phases, counts, strict=True):
+                room = min(most * count, MOST)
+                self._learn_phase(phase, rounds * count, together * count, room)
+            due -= together
 
-    def _learn_phase(self, phase: Phase, done: int, count: int) -> None:
+    def _learn_phase(self, phase: Phase, done: int, count: int, room: int) -> None:
         """Updates from number `done` of the phase on, in one compiled call where none begins it."""
-        room, end = min(count, MOST), done + count
+        end = done + count
         while done < end:
             since = phase.since_begin(done)
             together = min(
@@ -139,15 +200,15 @@ class OnlineRun:
             return self._prepared.pop(update)
         return protocol.draw(self.agent, phase.name, self.replay, stream(self.seed, BATCH, update))
 
-    def _begin_episode(self) -> None:
-        seed = int(stream(self.seed, RESET, self.episodes).integers(2**31))
-        self._observation = self.task.reset(seed)
-        self._actions = []
-        self._return = 0.0
-
     @property
     def clock(self) -> int:
         return self.step
+
+    @property
+    def stretch(self) -> Stretch:
+        """What the last step was a part of; random actions take no time beside those learned."""
+        starts = self.collection.learning_starts
+        return WHOLE if self.step >= starts else Stretch("warm-up", starts)
 
     def facts(self) -> dict[str, float]:
         """What a row of metrics says besides them."""
@@ -157,16 +218,23 @@ class OnlineRun:
         """Mean return of the last ten episodes, once there is one."""
         return {"return": float(np.mean(self.returns))} if self.returns else {}
 
+    def close(self) -> None:
+        for seat in self.seats:
+            seat.task.close()
+
     def save(self, directory: Path, **more: Any) -> None:
-        """Everything as one checkpoint, with `more` facts; the open episode as its actions."""
+        """Everything as one checkpoint, with `more` facts; open episodes as their actions."""
         self.check()
-        actions = np.array(self._actions, np.float32).reshape(-1, self.task.spec.action_dim)
-        facts = {
+        open_episodes = [action for seat in self.seats for action in seat.actions]
+        actions = np.array(open_episodes, np.float32).reshape(-1, self.task.spec.action_dim)
+        facts: dict[str, Any] = {
             "updates": self.updates,
             "episodes": self.episodes,
             "simulated": self._simulated,
             "returns": self.returns,
         }
+        if self.stride > 1:
+            facts["open"] = [(seat.episode, len(seat.actions)) for seat in self.seats]
         home = directory.resolve()
         last = self._saved[1] if self._saved and self._saved[0] == home else None
         arrays = self.learner.arrays() | {"open_episode": actions}
@@ -174,7 +242,7 @@ class OnlineRun:
         self._saved = home, written
 
     def restore(self, saved: checkpoint.Checkpoint, say: Callable[[str], Any]) -> None:
-        """Continue from a checkpoint, replaying the open episode's actions from its seed."""
+        """Continue from a checkpoint, replaying the actions of open episodes from their seeds."""
         self.learner.restore(saved.arrays)
         saved.restore_replay(self.replay)
         self._saved = saved.directory.resolve(), checkpoint.Saved(saved.step, saved.segments)
@@ -184,21 +252,15 @@ class OnlineRun:
                 int(saved.facts[name]) for name in ("updates", "episodes", "simulated")
             )
             self.returns = [float(value) for value in saved.facts["returns"]]
-            open_episode = saved.arrays["open_episode"]
+            actions = saved.arrays["open_episode"]
+            ends = saved.facts.get("open", [(self.episodes, len(actions))])
+            for seat, (episode, length) in zip(self.seats, ends, strict=True):
+                seat.begin(int(episode))
+                seat.actions, actions = list(actions[:length]), actions[length:]
+                seat.astray = True
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"The checkpoint in {saved.directory} was written by another program ({error!r})."
             ) from error
         self._prepare()
-        self._begin_episode()
-        for action in open_episode:
-            self._observation, reward, *_ = self.task.step(action)
-            self._actions.append(action)
-            self._return += reward
-        if self._actions:
-            last = self.replay.rows.next_observation[(self.replay.added - 1) % self.replay.capacity]
-            if not np.array_equal(self._observation, last):
-                say(
-                    f"{self.task.name} did not repeat its open episode from the same seed and "
-                    "actions, so this run is not a bit-exact continuation."
-                )
+        self._reopen(say)

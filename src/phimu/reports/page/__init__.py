@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
-from phimu.reports.comparison import order, tables
+from phimu.reports.comparison import Table, order, tables
 from phimu.reports.numbers import hours
 from phimu.reports.page.compared import others, study_section
 from phimu.reports.page.markup import Html, join, tag
-from phimu.reports.page.runs import each_run, machines, maze, title, what_was_run
+from phimu.reports.page.runs import Anchors, each_run, machines, maze, title, what_was_run
 from phimu.reports.page.series import drawn
 from phimu.reports.rows import Result
+
+NONE_BESIDE = "None of these runs is in one of the paper's tables."
 
 
 def page(results: Sequence[Result], out: Path) -> str:
@@ -23,18 +25,18 @@ def page(results: Sequence[Result], out: Path) -> str:
     results = sorted(results, key=order)
     found = tables(results)
     anchors = {run: f"run-{index}" for index, run in enumerate(results, 1)}
-    studies = [study_section(each, anchors) for each in found]
+    sections = _sections(results, found, anchors)
+    ran = [section for section in sections if section.ran]
+    not_run = [section for section in sections if not section.ran]
     parts: dict[str, Any] = {
         "summary": _summary(results),
+        "nav": _links(ran, bool(not_run)),
         "filters": _filters(results),
         "machines": machines(results),
         "runs": what_was_run(results, anchors),
-        "tables": studies[:3],
-        "maze": maze(results, anchors),
-        "ablations": studies[3:],
-        "gymnasium": others("gymnasium", "return", results),
-        "d4rl_v2": others("d4rl-v2", "score", results),
+        "beside": [section.html for section in ran] or tag("p", NONE_BESIDE, class_="none"),
         "each_run": each_run(results, anchors, out),
+        "rest": _folded(not_run),
     }
     script = _template("report.js")
     return Template(_template("report.html")).substitute(
@@ -48,6 +50,48 @@ def page(results: Sequence[Result], out: Path) -> str:
         ).replace("<", "\\u003c"),
         **{name: join(part) for name, part in parts.items()},
     )
+
+
+class Section(NamedTuple):
+    """Runs beside what was published."""
+
+    anchor: str
+    title: str
+    html: Html
+    ran: bool  # anything in it
+
+
+def _sections(results: Sequence[Result], found: Sequence[Table], anchors: Anchors) -> list[Section]:
+    studies = [
+        Section(
+            each.study.name,
+            each.study.title.split(":")[0] if each.study.name[:5] == "table" else each.study.title,
+            study_section(each, anchors),
+            any(cell.runs for row in each.rows for cell in row.cells.values()),
+        )
+        for each in found
+    ]
+    in_maze = Section("maze", "Maze", maze(results, anchors), any(run.maze for run in results))
+    elsewhere = [
+        Section(name, "Gymnasium" if name == "gymnasium" else "D4RL v2", *others(name, results))
+        for name in ("gymnasium", "d4rl-v2")
+    ]
+    return [*studies[:3], in_maze, *studies[3:], *elsewhere]
+
+
+def _links(ran: Sequence[Section], more: bool) -> list[Html]:
+    own = [("runs", "What was run"), ("curves", "Curves")]
+    own += [(section.anchor, section.title) for section in ran]
+    own += [("each-run", "Each run"), *([("not-run", "Not run")] if more else [])]
+    return [tag("a", title, href=f"#{anchor}") for anchor, title in own]
+
+
+def _folded(not_run: Sequence[Section]) -> Html | None:
+    if not not_run:
+        return None
+    titles = ", ".join(section.title for section in not_run)
+    about = tag("summary", f"What was published, and nothing of it run here: {titles}")
+    return tag("details", about, [section.html for section in not_run], id="not-run")
 
 
 def _template(name: str) -> str:

@@ -114,11 +114,32 @@ def _interval(estimate: Estimate, form: str) -> str:
     return value if estimate.low == estimate.high else f"{value} [{low}, {high}]"
 
 
-def others(name: str, metric: str, results: Sequence[Result]) -> Html:
-    """Scores that were published of other tasks than the studies', and ours on the same."""
+OTHERS = {
+    "gymnasium": (
+        "return",
+        "Others: Gymnasium's own MuJoCo tasks",
+        "These are not the tasks of Table 1: MBBL changed observations, rewards and episode "
+        "lengths, so no number here can be compared with one there.",
+    ),
+    "d4rl-v2": (
+        "score",
+        "Others: D4RL, version 2 of the datasets",
+        "These are not the datasets of Table 3, which are version 0.",
+    ),
+}
+
+
+def others(name: str, results: Sequence[Result]) -> tuple[Html, bool]:
+    """Scores that were published of other tasks than the studies', with ours on the same.
+
+    And whether there are any of ours.
+    """
+    metric, heading, lead = OTHERS[name]
     tasks = tuple(dict.fromkeys(row.task for row in published() if row.table == name))
     mine = [result for result in results if result.task in tasks and result.score is not None]
-    return _details(name, metric, STUDIES["table1"].steps, tasks, mine)
+    details = _details(name, metric, STUDIES["table1"].steps, tasks, mine)
+    parts = tag("h2", heading), tag("p", lead, class_="lead"), details
+    return tag("section", *parts, id=name), bool(mine)
 
 
 def _details(

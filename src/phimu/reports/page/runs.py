@@ -82,7 +82,13 @@ def _revision(run: Result) -> str:
     return f"{version} ({commit}{'+' if revision.get('dirty') else ''})" if commit else str(version)
 
 
-def maze(results: Sequence[Result], anchors: Anchors) -> list[Html]:
+MAZE = (
+    "Total variation between the learned and the true transition (0 is best), how far the learned "
+    "one is from integrating to one, and episodes that reached the goal."
+)
+
+
+def maze(results: Sequence[Result], anchors: Anchors) -> Html:
     """Scores of each configuration, and the heat maps of its first seed."""
     rows, figures = [], []
     for group in maze_groups(results):
@@ -93,7 +99,14 @@ def maze(results: Sequence[Result], anchors: Anchors) -> list[Html]:
         caption = tag("figcaption", tag("a", _name(first), href=f"#{anchors[first]}"))
         figures += [tag("figure", image, caption) for image in _pictures(first)]
     heads = ["configuration", *MAZE_SCORES.values(), "seeds"]
-    return [table(heads, rows) if rows else tag("p", NOT_RUN, class_="none"), *figures]
+    return tag(
+        "section",
+        tag("h2", "Figure 1: the learned transition of the four-room maze"),
+        tag("p", MAZE, class_="lead"),
+        table(heads, rows) if rows else tag("p", NOT_RUN, class_="none"),
+        figures,
+        id="maze",
+    )
 
 
 def each_run(results: Sequence[Result], anchors: Anchors, page: Path) -> list[Html]:
