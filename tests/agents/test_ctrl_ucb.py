@@ -217,6 +217,7 @@ def test_one_trace_per_step_and_the_bonus_is_part_of_the_value(tiny):
         tiny("ctrl-ucb-l"),
         {
             "bonus_scale": 10.0,
+            "bonus_features": "unit_phi",
             "ridge": 100.0,
             "refresh_every": 5,
             "covariance_sample": 50,

@@ -158,6 +158,10 @@ class Contrastive:
         """The slow phi, which the planner reads."""
         return state.slow.phi
 
+    def unnormalised_phi(self, state: ContrastiveState) -> Phi:
+        """The same network without LayerNorm and output function, for the bonus."""
+        return state.slow.phi.unnormalised
+
     def update(
         self, state: ContrastiveState, feed: Feed, key: jax.Array, bonus: jax.Array | None = None
     ) -> tuple[ContrastiveState, Metrics]:
