@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phimu.confidence import CAP, Elliptical
+from phimu.confidence import CAP, Elliptical, bonus_metrics
 from phimu.errors import InputError
 
 D = 6
@@ -24,7 +24,7 @@ def dense(data, query, buffer_size, scale, ridge):
 
 
 def bonus(measure, data, query, buffer_size=None):
-    state = measure.refresh(data, buffer_size or len(data))
+    state = measure.refresh(data, np.zeros(buffer_size or len(data)))
     return np.asarray(measure.bonus(state, jnp.asarray(query, jnp.float32)))
 
 
@@ -62,6 +62,40 @@ def test_the_length_of_phi_counts():
     np.testing.assert_allclose(far, np.minimum(10 * near, CAP), rtol=1e-4)
 
 
+@pytest.mark.parametrize("size", [3.0, 100.0, 1e-4, 0.0])
+def test_in_units_of_the_reward_the_bonus_grows_with_it(size):
+    """As large beside a reward of 100 as beside one of 1; and beside none it still explores."""
+    rng = np.random.default_rng(9)
+    data, query = rng.normal(size=(50, D)), jnp.asarray(rng.normal(size=(20, D)), jnp.float32)
+    rewards = size * rng.choice([-1.0, 1.0], 200)
+    plain, measure = Elliptical(5.0), Elliptical(5.0, bonus_unit="reward")
+    expected = max(size, 0.1) * plain.bonus(plain.refresh(data, rewards), query)
+    found = measure.bonus(measure.refresh(data, rewards), query)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    again = measure.bonus(measure.fit([data.astype(np.float32)] * 4, rewards), query)
+    np.testing.assert_allclose(again, expected, rtol=1e-4)
+
+
+def test_a_few_large_rewards_among_many_zeros():
+    rewards = np.zeros(10_000, np.float32)
+    rewards[::100] = 20.0
+    measure = Elliptical(bonus_unit="reward")
+    assert float(measure.refresh(np.ones((3, D)), rewards).unit) == pytest.approx(2.0)
+
+
+def test_the_share_of_the_bonus():
+    reward = jnp.array([-1.0, 3.0, 0.0, 2.0])
+    found = bonus_metrics(jnp.full(4, 0.5), reward)
+    assert {name: float(x) for name, x in found.items()} == {
+        "bonus": 0.5,
+        "bonus_share": pytest.approx(0.25),
+    }
+    alone = bonus_metrics(jnp.full(4, 0.5), jnp.zeros(4))
+    assert float(alone["bonus_share"]) == 1.0
+    none = bonus_metrics(jnp.zeros(4), jnp.zeros(4))
+    assert float(none["bonus_share"]) == 0.0
+
+
 @pytest.mark.parametrize("kernel", [None, (64, 0.5)])
 def test_all_rows_in_parts_are_the_whole(kernel):
     rng = np.random.default_rng(7)
@@ -69,7 +103,8 @@ def test_all_rows_in_parts_are_the_whole(kernel):
     query = jnp.asarray(rng.normal(size=(20, D)), jnp.float32)
     measure = Elliptical(bonus_scale=1.0, bonus_kernel=kernel)
     # Each half has the same rows in the same order, so a kernel the same width.
-    parts, whole = measure.fit([data, data]), measure.refresh(data, 600)
+    rewards = rng.normal(size=600)
+    parts, whole = measure.fit([data, data], rewards), measure.refresh(data, rewards)
     np.testing.assert_allclose(measure.bonus(parts, query), measure.bonus(whole, query), rtol=1e-4)
 
 

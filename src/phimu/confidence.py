@@ -21,6 +21,7 @@ import scipy.linalg
 from phimu.errors import InputError
 
 CAP = 2.0
+SMALLEST_UNIT = 0.1  # so that a bonus explores while all rewards are zero
 
 
 class Kernel(NamedTuple):
@@ -60,6 +61,7 @@ class EllipticalState(NamedTuple):
 
     kernel: Kernel | None  # None: the covariance is of phi itself
     whitening: jax.Array  # W with W' W = Sigma^-1: [d, d], or [m, m] of the kernel's features
+    unit: jax.Array  # []: what the bonus is multiplied by
 
     def features(self, phi: jax.Array) -> jax.Array:
         """What the covariance is of."""
@@ -82,6 +84,9 @@ class Elliptical:
     """If given, the bonus is of random features of that: how many, and the width of their kernel as
     a share of the median distance in the data. It then is bonus_scale where nothing was seen, and
     bonus_scale / sqrt(n) where n similar pairs were."""
+    bonus_unit: Literal["one", "reward"] = "one"
+    """What the bonus is counted in: one, as in the paper; or the root mean square of all rewards
+    seen so far, at least 0.1, so that a bonus_scale means the same beside any rewards."""
     refresh_every: int = 1_000
     """Updates between two estimates of the covariance, with the current slow phi."""
     covariance_sample: int = 4_096
@@ -104,25 +109,26 @@ class Elliptical:
         """Of an empty buffer, Sigma = ridge I."""
         lifted = None if self.bonus_kernel is None else kernel(feature_dim, self.bonus_kernel[0])
         size = feature_dim if self.bonus_kernel is None else self.bonus_kernel[0]
-        return EllipticalState(lifted, jnp.eye(size) / np.float32(np.sqrt(self.ridge)))
+        whitening = jnp.eye(size) / np.float32(np.sqrt(self.ridge))
+        return EllipticalState(lifted, whitening, jnp.ones(()))
 
-    def refresh(self, phi: np.ndarray, buffer_size: int) -> EllipticalState:
-        """From a sample phi [n, d] of the buffer, whose sum is scaled to its size.
+    def refresh(self, phi: np.ndarray, rewards: np.ndarray) -> EllipticalState:
+        """From a sample phi [n, d] of the buffer and all its rewards [N], for scale and unit.
 
         Factorised in float64 on the host: a float32 sum over a large buffer has no digits left
         for a small ridge, and a d = 2048 factorisation costs about as much as an update, so it
         runs on its own clock and outside the compiled step.
         """
-        state = self._with_kernel(np.asarray(phi))
+        state = self._scaled(np.asarray(phi), rewards)
         rows = np.asarray(state.features(jnp.asarray(phi, jnp.float32)), np.float64)
-        total = rows.T @ rows * (buffer_size / len(rows))
-        return state._replace(whitening=self._whitening(total, buffer_size))
+        total = rows.T @ rows * (len(rewards) / len(rows))
+        return state._replace(whitening=self._whitening(total, len(rewards)))
 
-    def fit(self, parts: Iterable[np.ndarray]) -> EllipticalState:
+    def fit(self, parts: Iterable[np.ndarray], rewards: np.ndarray) -> EllipticalState:
         """The same from all rows, which come in parts [n, d]: for data that does not grow."""
         rest = iter(parts)
         first = next(rest)
-        state = self._with_kernel(first)
+        state = self._scaled(first, rewards)
         total: Any = 0.0
         count = 0
         for phi in chain([first], rest):
@@ -130,13 +136,17 @@ class Elliptical:
             total, count = total + (rows.T @ rows).astype(np.float64), count + len(rows)
         return state._replace(whitening=self._whitening(total, count))
 
-    def _with_kernel(self, phi: np.ndarray) -> EllipticalState:
-        """With the kernel's width taken from phi [n, d]."""
+    def _scaled(self, phi: np.ndarray, rewards: np.ndarray) -> EllipticalState:
+        """With the kernel's width taken from phi [n, d], and the unit from rewards [N]."""
         state = self.init(phi.shape[1])
-        if self.bonus_kernel is None:
-            return state
-        count, share = self.bonus_kernel
-        return state._replace(kernel=kernel(phi.shape[1], count, share * median_distance(phi)))
+        if self.bonus_unit == "reward":
+            typical = np.sqrt(np.mean(np.square(rewards, dtype=np.float64)))
+            state = state._replace(unit=jnp.float32(max(typical, SMALLEST_UNIT)))
+        if self.bonus_kernel is not None:
+            count, share = self.bonus_kernel
+            width = share * median_distance(phi)
+            state = state._replace(kernel=kernel(phi.shape[1], count, width))
+        return state
 
     def _whitening(self, total: np.ndarray, count: int) -> jax.Array:
         """Of sum phi phi' [d, d] over `count` rows."""
@@ -145,9 +155,15 @@ class Elliptical:
         return jnp.asarray(whitening(total, self.ridge * mean_square), jnp.float32)
 
     def bonus(self, state: EllipticalState, phi: jax.Array) -> jax.Array:
-        """min(bonus_scale * |W phi|, 2) for phi [..., d]: [...]."""
+        """min(bonus_scale * |W phi|, 2) units for phi [..., d]: [...]."""
         white = state.features(phi) @ state.whitening.T
-        return jnp.minimum(self.bonus_scale * jnp.linalg.norm(white, axis=-1), CAP)
+        return state.unit * jnp.minimum(self.bonus_scale * jnp.linalg.norm(white, axis=-1), CAP)
+
+
+def bonus_metrics(bonus: jax.Array, reward: jax.Array) -> dict[str, jax.Array]:
+    """The mean bonus, and its share in all that the critic learns from: 0.5 is as large as r."""
+    size, beside = jnp.mean(bonus), jnp.mean(jnp.abs(reward))
+    return {"bonus": size, "bonus_share": size / jnp.maximum(size + beside, 1e-12)}
 
 
 def whitening(covariance: np.ndarray, floor: float) -> np.ndarray:

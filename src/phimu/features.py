@@ -79,7 +79,8 @@ class LearnedFeatures:
         """Take the covariance of these pairs; `bonus` then measures distance from them."""
         self._elliptical = elliptical
         phi = self._features(elliptical.bonus_features, observation, action)
-        self._confidence = elliptical.refresh(phi, len(action))
+        rewards = np.ones(len(action), np.float32)  # none are given: the unit is one
+        self._confidence = elliptical.refresh(phi, rewards)
         return self
 
     def bonus(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:

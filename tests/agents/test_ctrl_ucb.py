@@ -15,6 +15,7 @@ from phimu.agents.ctrl_ucb import CtrlUcb
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Schedule
 from phimu.confidence import Elliptical
+from phimu.data.replay import Replay
 from phimu.data.rows import split
 from phimu.environments.task import open_task
 from phimu.errors import InputError
@@ -282,6 +283,25 @@ def test_the_covariance_has_a_clock_where_there_is_a_bonus():
     assert CONTRAST_ONLY.phases == (Phase("policy"),)
     curious = replace(CONTRAST_ONLY, confidence=Elliptical(bonus_scale=1.0, refresh_every=7))
     assert curious.phases == (Phase("policy", begin_every=7),)
+
+
+def test_the_bonus_can_be_in_units_of_the_reward():
+    """Rewards of 7: the same exploration is worth seven times as much."""
+    replay, rng = Replay(SPEC, 100, 0), np.random.default_rng(0)
+    for observation, action in rng.uniform(-1, 1, (60, 2, 1)).astype(np.float32):
+        replay.add(observation, action, 7.0, observation, False, False)
+    found = []
+    for unit in ("one", "reward"):
+        agent = replace(CONTRAST_ONLY, confidence=Elliptical(0.5, bonus_unit=unit))
+        state = agent.init(SPEC, jax.random.PRNGKey(0))
+        state, _ = agent.begin("policy", state, replay, AsIs(), np.random.default_rng(0))
+        feed = random_batch(0, 0)
+        found.append(agent.bonus(state, feed.batch.observation, feed.batch.action))
+        _, metrics = agent.update("policy", state, feed, jax.random.PRNGKey(0))
+        reward = np.abs(feed.batch.reward).mean()
+        share = metrics["bonus"] / (metrics["bonus"] + reward)
+        np.testing.assert_allclose(metrics["bonus_share"], share, rtol=1e-5)
+    np.testing.assert_allclose(found[1], 7 * found[0], rtol=1e-5)
 
 
 # (s, a) beside phi

@@ -75,6 +75,7 @@ PRESETS = {
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
     "maze-exponential": "the same with the exponential ratio",
+    "maze-explore": "a maze whose goal has to be found: early learning, small networks, a bonus",
 }
 
 

@@ -99,7 +99,8 @@ class CtrlLcb:
         if self.precompute:
             store = self._with_phi(state, store, normaliser)
         inputs = self._chunks("bonus_input", state, store, normaliser)
-        confidence = self.confidence.fit(np.asarray(some)[skip:] for some, _, skip in inputs)
+        parts = (np.asarray(some)[skip:] for some, _, skip in inputs)
+        confidence = self.confidence.fit(parts, np.asarray(store.rewards))
         state = state._replace(confidence=confidence)
         return state, self._with_penalty(state, store, normaliser) if self.precompute else store
 

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.agents.protocol import Phase
-from phimu.agents.schedule import Collection, Preset, Presets, Schedule
-from phimu.confidence import Elliptical, EllipticalState
+from phimu.agents.sac import EXPLORE_PLANNER
+from phimu.agents.schedule import EXPLORING, Collection, Preset, Presets, Schedule
+from phimu.confidence import Elliptical, EllipticalState, bonus_metrics
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian
 from phimu.planning.critics import BesidePhi, beside, smaller
@@ -82,7 +83,7 @@ class CtrlUcb:
             return state, store
         observation, action = store.pairs(self.confidence.covariance_sample, rng)
         phi = _bonus_input(self, state, normaliser, observation, action)
-        confidence = self.confidence.refresh(np.asarray(phi), len(store))
+        confidence = self.confidence.refresh(np.asarray(phi), store.rewards)
         return state._replace(confidence=confidence), store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
@@ -111,7 +112,7 @@ class CtrlUcb:
             for_planner,
             beside(here, self.beside_phi, few.observation, few.action),
         )
-        metrics = learned | planned | {"bonus": jnp.mean(bonus)}
+        metrics = learned | planned | bonus_metrics(bonus, few.reward)
         return CtrlUcbState(representation, state.confidence, planner), metrics
 
     def _to_predict(self, state: CtrlUcbState, batch: Batch) -> jax.Array | None:
@@ -285,6 +286,20 @@ _MAZE_EXPONENTIAL = replace(
         feature_decay=1_000,
     ),
 )
+# Where the goal has to be found first: a short warm-up, early and quick learning, small networks.
+_EXPLORE = CtrlUcb(
+    representation=Contrastive(
+        ratio=Exponential(phi_output="unit_variance", mu_output="tanh", temperature=8.0),
+        noise=Negatives(negatives=0),
+        feature_sizes=(128, 128),
+        feature_dim=64,
+        feature_layer_norm=True,
+        feature_learning_rate=1e-3,
+    ),
+    confidence=replace(_COUNTING, bonus_scale=1.0, refresh_every=100),
+    planner=EXPLORE_PLANNER,
+    beside_phi="scaled_pair",
+)
 _IN_THE_MAZE = Schedule(
     Collection(learning_starts=220_000, train_freq=25, uniform_mix=0.5),
     batch_size=1_024,
@@ -312,6 +327,7 @@ UCBM: Presets = {
     "small": Preset(_SMALL, Schedule(Collection(learning_starts=1_000))),
     "maze": Preset(_MAZE, _IN_THE_MAZE),
     "maze-exponential": Preset(_MAZE_EXPONENTIAL, _IN_THE_MAZE_EXPONENTIAL),
+    "maze-explore": Preset(_EXPLORE, EXPLORING),
 }
 UCBL: Presets = {
     "paper-mujoco": Preset(_linear(_PAPER_MUJOCO), Schedule()),
