@@ -45,6 +45,8 @@ class Study:
     is of the maze, from the scores.json that `phimu heatmap RUN` writes; there less is better."""
     options: tuple[tuple[str, bool | float | str], ...] = ()
     """Constructor arguments of the task."""
+    moments: tuple[int, ...] = ()
+    """Steps at which `phimu exploration` looks at a run, before it goes on."""
 
     @property
     def offline(self) -> bool:
@@ -79,6 +81,7 @@ TASK_TITLES = {
     "hopper_mixed": "hopper-medium-replay-v0",
     "walker_mixed": "walker2d-medium-replay-v0",
     "phimu/FourRooms-v0": "four-room maze",
+    "phimu/Serpentine-v0": "serpentine maze",
 }
 TASK_NOTES = {
     "hopper_medium_expert": (
@@ -93,6 +96,7 @@ _DENSE = ("dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/hopper-hop-v0")
 _WITH_SPARSE = ("dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/walker-run-sparse-v0")
 _UCB_M = "CTRL-UCBM (2-layer)"
 _BINARY, _EXPONENTIAL = (("loss", "binary"),), "maze-exponential"
+_NO_BONUS = (("bonus_scale", 0.0),)
 
 
 def _ablation(
@@ -187,6 +191,27 @@ _ALL = (
         steps=300_000,
         metric="total_variation_free",
         options=(("random_start", True),),
+    ),
+    Study(
+        "exploration",
+        "Exploration: from one corner of a maze to the other",
+        ("phimu/FourRooms-v0", "phimu/Serpentine-v0"),
+        (
+            *(
+                Variant(f"bonus_scale {scale}", "ctrl-ucb-m", (("bonus_scale", scale),))
+                for scale in (0.0, 0.1, 1.0, 5.0)
+            ),
+            Variant("no bonus, uniform_mix 0.1", "ctrl-ucb-m", (*_NO_BONUS, ("uniform_mix", 0.1))),
+            Variant("no bonus, uniform_mix 0.5", "ctrl-ucb-m", (*_NO_BONUS, ("uniform_mix", 0.5))),
+            Variant("sac", "sac"),
+        ),
+        "maze-explore",
+        steps=100_000,
+        seeds=5,
+        # Half as fast as the paper's maze and quieter: its noise alone finds the goal in one
+        # episode of seven.
+        options=(("top_speed", 1.0), ("noise", 0.3)),
+        moments=(5_000, 20_000, 50_000, 100_000),
     ),
 )
 STUDIES = {study.name: study for study in _ALL}
