@@ -20,7 +20,7 @@ from phimu.data.rows import split
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian
-from phimu.normalisation import AsIs, RunningNormaliser
+from phimu.normalisation import AsIs, RunningNormaliser, begun
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
@@ -302,6 +302,25 @@ def test_the_bonus_can_be_in_units_of_the_reward():
         share = metrics["bonus"] / (metrics["bonus"] + reward)
         np.testing.assert_allclose(metrics["bonus_share"], share, rtol=1e-5)
     np.testing.assert_allclose(found[1], 7 * found[0], rtol=1e-5)
+
+
+def test_the_first_covariance_sees_observations_as_the_first_update_does():
+    """Far from zero and narrow: by statistics of nothing, all that follows would look new."""
+    agent = replace(CONTRAST_ONLY, confidence=Elliptical(1.0, bonus_kernel=(64, 0.5)))
+    replay, rng = Replay(SPEC, 1_000, 0), np.random.default_rng(0)
+    for _ in range(500):
+        observation = 30 + 0.1 * rng.normal(size=1).astype(np.float32)
+        replay.add(observation, rng.uniform(-1, 1, 1), 0.0, observation, False, False)
+    state = agent.init(SPEC, jax.random.PRNGKey(0))
+    before = RunningNormaliser(1)
+    state, _ = agent.begin("policy", state, replay, before, np.random.default_rng(0))
+    batch = replay.latest(64)
+    seen = before.include(jnp.asarray(batch.observation))
+    bonus = agent.bonus(state, seen(jnp.asarray(batch.observation)), jnp.asarray(batch.action))
+    assert float(jnp.mean(bonus)) < 0.3
+    # Once it has seen something it is left as it is.
+    assert begun(seen, batch.observation) is seen
+    assert begun(AsIs(), batch.observation) == AsIs()
 
 
 # (s, a) beside phi

@@ -14,7 +14,8 @@ from phimu.reports.maze import CELLS
 from phimu.runs.directory import RunDirectory
 from phimu.session import load_run
 from phimu.studies.plan import Run, expand
-from phimu.studies.tables import STUDIES, Study, Variant
+from phimu.studies.study import Study, Variant
+from phimu.studies.tables import STUDIES
 
 SMALL = {
     "feature_dim": "8",

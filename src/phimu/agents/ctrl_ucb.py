@@ -10,10 +10,11 @@ import numpy as np
 
 from phimu.agents.protocol import Phase
 from phimu.agents.sac import EXPLORE_PLANNER
-from phimu.agents.schedule import EXPLORING, Collection, Preset, Presets, Schedule
+from phimu.agents.schedule import EXPLORING, NORMALISED, Collection, Preset, Presets, Schedule
 from phimu.confidence import Elliptical, EllipticalState, bonus_metrics
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian
+from phimu.normalisation import begun
 from phimu.planning.critics import BesidePhi, beside, smaller
 from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
 from phimu.representation import REPRESENTATIONS
@@ -82,7 +83,8 @@ class CtrlUcb:
         if not self.confidence.bonus_scale:
             return state, store
         observation, action = store.pairs(self.confidence.covariance_sample, rng)
-        phi = _bonus_input(self, state, normaliser, observation, action)
+        seen = begun(normaliser, observation)
+        phi = _bonus_input(self, state, seen, observation, action)
         confidence = self.confidence.refresh(np.asarray(phi), store.rewards)
         return state._replace(confidence=confidence), store
 
@@ -218,6 +220,9 @@ _SMALL = CtrlUcb(
     ),
     beside_phi="scaled_pair",
 )
+# `small` where reward has to be found: phi and bonus see every component alike, and a bonus of at
+# most one is counted down as pairs are seen.
+_SMALL_EXPLORE = replace(_SMALL, confidence=replace(_COUNTING, bonus_scale=1.0, refresh_every=500))
 # A linear critic needs features in which Q is linear. Those of the linear ratio are so by the
 # paper's own argument, and s' is blurred so that deterministic dynamics do not make them one-hot.
 # Q is then a mean of the critic's weights, one per feature, so these have the scale of Q itself
@@ -325,6 +330,7 @@ UCBM: Presets = {
     "paper-mujoco": Preset(_PAPER_MUJOCO, Schedule()),
     "paper-dmc": Preset(_PAPER_DMC, Schedule(Collection(learning_starts=5_000))),
     "small": Preset(_SMALL, Schedule(Collection(learning_starts=1_000))),
+    "explore": Preset(_SMALL_EXPLORE, NORMALISED),
     "maze": Preset(_MAZE, _IN_THE_MAZE),
     "maze-exponential": Preset(_MAZE_EXPONENTIAL, _IN_THE_MAZE_EXPONENTIAL),
     "maze-explore": Preset(_EXPLORE, EXPLORING),

@@ -73,7 +73,7 @@ EXPLORE_PLANNER = SoftActorCritic(
     critic_learning_rate=1e-3,
     initial_entropy_weight=0.01,
 )
-EXPLORE = Preset(Sac(replace(EXPLORE_PLANNER, critic="three_layer")), schedule.EXPLORING)
+MAZE_EXPLORE = Preset(Sac(replace(EXPLORE_PLANNER, critic="three_layer")), schedule.EXPLORING)
 ONLINE: Presets = {
     "paper-mujoco": Preset(
         Sac(SoftActorCritic(critic="three_layer", initial_entropy_weight=1.0)), Schedule()
@@ -86,9 +86,12 @@ ONLINE: Presets = {
         Sac(SoftActorCritic(critic="three_layer", planner_layer_norm=True)),
         Schedule(Collection(learning_starts=1_000)),
     ),
+    "explore": Preset(
+        Sac(SoftActorCritic(critic="three_layer", planner_layer_norm=True)), schedule.NORMALISED
+    ),
     "maze": MAZE,
     "maze-exponential": MAZE,
-    "maze-explore": EXPLORE,
+    "maze-explore": MAZE_EXPLORE,
 }
 LOGGED: Presets = {
     "paper-d4rl": Preset(

@@ -72,6 +72,7 @@ _LEAST = {
     "log_every": 1,
 }
 
+NORMALISED = Schedule(Collection(learning_starts=1_000), normalise_observations=True)
 # A maze whose goal has to be found: 1K random steps, then learning, and a look every 5K.
 EXPLORING = Schedule(
     Collection(learning_starts=1_000, train_freq=2),

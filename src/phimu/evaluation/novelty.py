@@ -153,7 +153,7 @@ def bonus_map(bonus: Bonus, observation: np.ndarray, action_dim: int, rng: Any) 
     actions = rng.uniform(-1, 1, (ACTIONS, action_dim)).astype(np.float32)
     rows = np.asarray(observation, np.float32)
     each = [bonus(rows, np.tile(action, (len(rows), 1))) for action in actions]
-    return np.mean(each, axis=0, dtype=np.float64)
+    return np.stack(each).mean(axis=0, dtype=np.float64)
 
 
 def _rank_correlation(one: np.ndarray, other: np.ndarray) -> float:

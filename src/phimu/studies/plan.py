@@ -24,7 +24,8 @@ from phimu.runs.lock import locked
 from phimu.runs.provenance import command_line
 from phimu.session import Order, data_of
 from phimu.settings import names, override, read
-from phimu.studies.tables import STUDIES, TASK_TITLES, Study, Variant
+from phimu.studies.study import Study, Variant
+from phimu.studies.tables import STUDIES, TASK_TITLES
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ def _first(
     chosen = _settings(study, variant, settings)
     name = variant.preset or study.preset
     about = {"preset": name, "study": study.name, "variant": variant.label}
-    options = dict(study.options)
+    options = study.options_of(task)
     if study.offline:
         source = task if is_source(task) else f"d4rl:{data / task}.hdf5"
         logged = opened(source)
