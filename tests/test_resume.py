@@ -20,7 +20,7 @@ from phimu.training.online import OnlineRun
 SIZES = "--actor-sizes 8 --critic-width 8 --batch-size 8 --checkpoint-every 25 --log-every 10"
 ONLINE = f"""phimu/probe-MatchObservation-v0 --agent sac --steps 60 {SIZES} --learning-starts 20
     --buffer-size 50 --evaluate-every 20 --evaluation-episodes 1 --seed 3 --quiet"""
-LOGGED = f"""--agent ctrl-lcb --steps 40 {SIZES} --feature-dim 8 --feature-sizes 8 --penalty-kernel
+LOGGED = f"""--agent ctrl-lcb --steps 40 {SIZES} --feature-dim 8 --feature-sizes 8 --bonus-kernel
     16 0.5 --behaviour-sizes 8 --representation-updates 30 --behaviour-updates 20
     --evaluate-every 20 --seed 3 --quiet"""
 

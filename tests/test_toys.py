@@ -169,7 +169,7 @@ def test_the_representation_on_the_command_line(tmp_path: Path, stopped_before, 
 def test_the_representation_on_logged_data(tmp_path: Path, logged: Path, stopped_before):
     words = f"{logged} --agent ctrl-lcb --representation toy --steps 30 --evaluate-every 15"
     words += " --representation-updates 60 --behaviour-updates 20 --behaviour-sizes 8"
-    words += " --penalty-kernel 16 0.5"
+    words += " --bonus-kernel 16 0.5"
     run = trained([*words.split(), *NARROW_FLAGS], OfflineRun, 95, tmp_path, stopped_before)
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = [row["toy_loss"] for row in rows if row["kind"] == "representation"]

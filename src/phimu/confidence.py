@@ -1,12 +1,17 @@
 """Algorithm 1, lines 7-8: the covariance of phi and the elliptical term.
 
-b(s, a) = min(bonus_scale * sqrt(phi' Sigma^-1 phi), 2), Sigma = sum phi phi' + ridge I, on
-unit-norm phi. Added to the reward it is CTRL-UCB's bonus, taken from it CTRL-LCB's penalty.
+b(s, a) = min(bonus_scale * sqrt(phi' Sigma^-1 phi), 2), Sigma = sum phi phi' + lambda I. Added to
+the reward it is CTRL-UCB's bonus, taken from it CTRL-LCB's penalty.
+
+lambda is `ridge` times the mean of |phi|^2, which is the same as dividing every phi by one length,
+their root mean square: `ridge` and `bonus_scale` then mean the same for every phi. Dividing each
+phi by its own length instead would forget what grows most away from the data.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +21,7 @@ import scipy.linalg
 from phimu.errors import InputError
 
 CAP = 2.0
+SMALLEST_UNIT = 0.1  # so that a bonus explores while all rewards are zero
 
 
 class Kernel(NamedTuple):
@@ -34,19 +40,32 @@ class Kernel(NamedTuple):
         return jnp.cos(angle + jnp.broadcast_to(self.phases, angle.shape))
 
 
-def kernel(feature_dim: int, count: int) -> Kernel:
-    """`count` features of a kernel of width 1, the same ones always."""
+def kernel(feature_dim: int, count: int, width: float = 1.0) -> Kernel:
+    """`count` features of a kernel of this width, the same ones always."""
     for_frequencies, for_phases = jax.random.split(jax.random.PRNGKey(0))
     return Kernel(
-        jax.random.normal(for_frequencies, (feature_dim, count)),
+        jax.random.normal(for_frequencies, (feature_dim, count)) / np.float32(width),
         jax.random.uniform(for_phases, (count,), maxval=2 * np.pi),
     )
 
 
 def median_distance(phi: np.ndarray) -> float:
-    """Between the first and the second half of the rows."""
+    """Between the first and the second half of the rows; 1 where it would be 0."""
     half = len(phi) // 2
-    return float(np.median(np.linalg.norm(phi[:half] - phi[half : 2 * half], axis=1)))
+    distances = np.linalg.norm(phi[:half] - phi[half : 2 * half], axis=1)
+    return float(np.median(distances) if half else 0.0) or 1.0
+
+
+class EllipticalState(NamedTuple):
+    """What the bonus of a phi is computed with."""
+
+    kernel: Kernel | None  # None: the covariance is of phi itself
+    whitening: jax.Array  # W with W' W = Sigma^-1: [d, d], or [m, m] of the kernel's features
+    unit: jax.Array  # []: what the bonus is multiplied by
+
+    def features(self, phi: jax.Array) -> jax.Array:
+        """What the covariance is of."""
+        return phi if self.kernel is None else self.kernel(phi)
 
 
 @dataclass(frozen=True)
@@ -56,7 +75,18 @@ class Elliptical:
     bonus_scale: float = 5.0
     """alpha of the bonus: 0 on MuJoCo, 5 on DM Control, 1 offline in the paper."""
     ridge: float = 1.0
-    """lambda of the covariance."""
+    """lambda of the covariance, in units of the mean |phi|^2."""
+    bonus_features: Literal["phi", "unnormalised_phi", "unit_phi"] = "phi"
+    """What the bonus is of: phi as the critic reads it, as in the paper; the same network without
+    LayerNorm and without its last function, which keep the length of phi from growing away from
+    the data; or phi divided by its length, which sees little of what is new."""
+    bonus_kernel: tuple[int, float] | None = None
+    """If given, the bonus is of random features of that: how many, and the width of their kernel as
+    a share of the median distance in the data. It then is bonus_scale where nothing was seen, and
+    bonus_scale / sqrt(n) where n similar pairs were."""
+    bonus_unit: Literal["one", "reward"] = "one"
+    """What the bonus is counted in: one, as in the paper; or the root mean square of all rewards
+    seen so far, at least 0.1, so that a bonus_scale means the same beside any rewards."""
     refresh_every: int = 1_000
     """Updates between two estimates of the covariance, with the current slow phi."""
     covariance_sample: int = 4_096
@@ -69,42 +99,71 @@ class Elliptical:
             raise InputError(f"ridge is {self.ridge}: give a positive number, 1.0 as a rule.")
         if self.refresh_every < 1 or self.covariance_sample < 1:
             raise InputError("refresh_every and covariance_sample must be at least 1.")
+        if self.bonus_kernel is not None and min(self.bonus_kernel) <= 0:
+            raise InputError(
+                f"bonus_kernel is {self.bonus_kernel}: give a number of features and a width, "
+                "both positive, or None."
+            )
 
-    def init(self, feature_dim: int) -> jax.Array:
-        """The whitening of an empty buffer, Sigma = ridge I."""
-        return jnp.eye(feature_dim) / np.float32(np.sqrt(self.ridge))
+    def init(self, feature_dim: int) -> EllipticalState:
+        """Of an empty buffer, Sigma = ridge I."""
+        lifted = None if self.bonus_kernel is None else kernel(feature_dim, self.bonus_kernel[0])
+        size = feature_dim if self.bonus_kernel is None else self.bonus_kernel[0]
+        whitening = jnp.eye(size) / np.float32(np.sqrt(self.ridge))
+        return EllipticalState(lifted, whitening, jnp.ones(()))
 
-    def refresh(self, phi: np.ndarray, buffer_size: int) -> jax.Array:
-        """The whitening W with W' W = Sigma^-1, from a sample phi [n, d] of the buffer.
+    def refresh(self, phi: np.ndarray, rewards: np.ndarray) -> EllipticalState:
+        """From a sample phi [n, d] of the buffer and all its rewards [N], for scale and unit.
 
         Factorised in float64 on the host: a float32 sum over a large buffer has no digits left
         for a small ridge, and a d = 2048 factorisation costs about as much as an update, so it
         runs on its own clock and outside the compiled step.
         """
-        rows = unit_rows(np.asarray(phi, np.float64))
-        return self._whitening(rows.T @ rows * (buffer_size / len(rows)))
+        state = self._scaled(np.asarray(phi), rewards)
+        rows = np.asarray(state.features(jnp.asarray(phi, jnp.float32)), np.float64)
+        total = rows.T @ rows * (len(rewards) / len(rows))
+        return state._replace(whitening=self._whitening(total, len(rewards)))
 
-    def fit(self, parts: Iterable[np.ndarray]) -> jax.Array:
+    def fit(self, parts: Iterable[np.ndarray], rewards: np.ndarray) -> EllipticalState:
         """The same from all rows, which come in parts [n, d]: for data that does not grow."""
+        rest = iter(parts)
+        first = next(rest)
+        state = self._scaled(first, rewards)
         total: Any = 0.0
-        for phi in parts:
-            rows = unit_rows(phi)
-            total = total + (rows.T @ rows).astype(np.float64)
-        return self._whitening(total)
+        count = 0
+        for phi in chain([first], rest):
+            rows = np.asarray(state.features(jnp.asarray(phi)))
+            total, count = total + (rows.T @ rows).astype(np.float64), count + len(rows)
+        return state._replace(whitening=self._whitening(total, count))
 
-    def _whitening(self, covariance: np.ndarray) -> jax.Array:
-        covariance[np.diag_indices_from(covariance)] += self.ridge
-        return jnp.asarray(whitening(covariance, self.ridge), jnp.float32)
+    def _scaled(self, phi: np.ndarray, rewards: np.ndarray) -> EllipticalState:
+        """With the kernel's width taken from phi [n, d], and the unit from rewards [N]."""
+        state = self.init(phi.shape[1])
+        if self.bonus_unit == "reward":
+            typical = np.sqrt(np.mean(np.square(rewards, dtype=np.float64)))
+            state = state._replace(unit=jnp.float32(max(typical, SMALLEST_UNIT)))
+        if self.bonus_kernel is not None:
+            count, share = self.bonus_kernel
+            width = share * median_distance(phi)
+            state = state._replace(kernel=kernel(phi.shape[1], count, width))
+        return state
 
-    def bonus(self, whitening: jax.Array, phi: jax.Array) -> jax.Array:
-        """min(bonus_scale * |W phi / |phi||, 2) for phi [..., d]: [...]."""
-        norm = jnp.linalg.norm(phi, axis=-1, keepdims=True)
-        white = (phi / jnp.maximum(norm, 1e-12)) @ whitening.T
-        return jnp.minimum(self.bonus_scale * jnp.linalg.norm(white, axis=-1), CAP)
+    def _whitening(self, total: np.ndarray, count: int) -> jax.Array:
+        """Of sum phi phi' [d, d] over `count` rows."""
+        mean_square = float(np.trace(total)) / count or 1.0
+        total[np.diag_indices_from(total)] += self.ridge * mean_square
+        return jnp.asarray(whitening(total, self.ridge * mean_square), jnp.float32)
+
+    def bonus(self, state: EllipticalState, phi: jax.Array) -> jax.Array:
+        """min(bonus_scale * |W phi|, 2) units for phi [..., d]: [...]."""
+        white = state.features(phi) @ state.whitening.T
+        return state.unit * jnp.minimum(self.bonus_scale * jnp.linalg.norm(white, axis=-1), CAP)
 
 
-def unit_rows(phi: np.ndarray) -> np.ndarray:
-    return phi / np.maximum(np.linalg.norm(phi, axis=-1, keepdims=True), 1e-12)
+def bonus_metrics(bonus: jax.Array, reward: jax.Array) -> dict[str, jax.Array]:
+    """The mean bonus, and its share in all that the critic learns from: 0.5 is as large as r."""
+    size, beside = jnp.mean(bonus), jnp.mean(jnp.abs(reward))
+    return {"bonus": size, "bonus_share": size / jnp.maximum(size + beside, 1e-12)}
 
 
 def whitening(covariance: np.ndarray, floor: float) -> np.ndarray:

@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from phimu.confidence import Elliptical
+from phimu.confidence import Elliptical, EllipticalState
 from phimu.errors import InputError
 from phimu.normalisation import RunningNormaliser, normalise_batch
 from phimu.representation.contrastive import Contrastive, ContrastiveState
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
+from phimu.representation.seam import bonus_input
 from phimu.types import Batch, Feed, Spec
 
 # Ranking alone leaves the scale of each row free; a density wants it held at one.
@@ -25,6 +26,8 @@ DENSITY = Contrastive(
     feature_dim=256,
     feature_layer_norm=True,
 )
+# That phi has always the same length: what is new is seen by the network without what makes it so.
+NOVELTY = Elliptical(bonus_features="unnormalised_phi", bonus_kernel=(512, 0.45))
 
 
 class LearnedFeatures:
@@ -39,12 +42,16 @@ class LearnedFeatures:
     ):
         self.settings, self.metrics = settings, metrics
         self._normaliser, self._representation = normaliser, representation
-        self._whitening: jax.Array | None = None
-        self._elliptical = Elliptical()
+        self._confidence: EllipticalState | None = None
+        self._elliptical = NOVELTY
 
     def phi(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """phi(s, a): [B, d]."""
-        return np.asarray(_phi(self._representation, self._normaliser, observation, action))
+        return self._features("phi", observation, action)
+
+    def _features(self, name: str, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        inputs = self._representation, self._normaliser, observation, action
+        return np.asarray(_features(self.settings, name, *inputs))
 
     def mu(self, next_observation: np.ndarray) -> np.ndarray:
         """mu(s'), with the mean of one under p that the linear ratio has: [K, d]."""
@@ -64,19 +71,21 @@ class LearnedFeatures:
         return np.exp(np.asarray(ratios, np.float64))
 
     def fit_confidence(
-        self, observation: np.ndarray, action: np.ndarray, elliptical: Elliptical | None = None
+        self, observation: np.ndarray, action: np.ndarray, elliptical: Elliptical = NOVELTY
     ) -> "LearnedFeatures":
         """Take the covariance of these pairs; `bonus` then measures distance from them."""
-        self._elliptical = elliptical or Elliptical()
-        self._whitening = self._elliptical.refresh(self.phi(observation, action), len(action))
+        self._elliptical = elliptical
+        phi = self._features(elliptical.bonus_features, observation, action)
+        rewards = np.ones(len(action), np.float32)  # none are given: the unit is one
+        self._confidence = elliptical.refresh(phi, rewards)
         return self
 
     def bonus(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """min(bonus_scale sqrt(phi' Sigma^-1 phi), 2): [B]."""
-        if self._whitening is None:
+        if self._confidence is None:
             raise InputError("bonus needs data to measure from: call fit_confidence first.")
-        phi = jnp.asarray(self.phi(observation, action))
-        return np.asarray(self._elliptical.bonus(self._whitening, phi))
+        phi = self._features(self._elliptical.bonus_features, observation, action)
+        return np.asarray(self._elliptical.bonus(self._confidence, jnp.asarray(phi)))
 
 
 def learn_features(
@@ -148,9 +157,15 @@ def _update(
     return settings.update(state, feed, key)
 
 
-@jax.jit
-def _phi(
-    state: ContrastiveState, normaliser: RunningNormaliser, observation: Any, action: Any
+@partial(jax.jit, static_argnums=(0, 1))
+def _features(
+    settings: Contrastive,
+    name: str,
+    state: ContrastiveState,
+    normaliser: RunningNormaliser,
+    observation: Any,
+    action: Any,
 ) -> jax.Array:
     observation = jnp.asarray(observation, jnp.float32)
-    return state.slow.phi(normaliser(observation), jnp.asarray(action, jnp.float32))
+    phi = bonus_input(settings, name, state)
+    return phi(normaliser(observation), jnp.asarray(action, jnp.float32))

@@ -123,9 +123,16 @@ class MLP(eqx.Module):
         self.layer_norm = layer_norm
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        return self._forward(x, self.layer_norm)
+
+    def without_norm(self, x: jax.Array) -> jax.Array:
+        """The same layers without LayerNorm, so that the length of x is not forgotten."""
+        return self._forward(x, False)
+
+    def _forward(self, x: jax.Array, layer_norm: bool) -> jax.Array:
         for layer in self.layers[:-1]:
             x = layer(x)
-            x = ACTIVATIONS[self.activation](standardise(x) if self.layer_norm else x)
+            x = ACTIVATIONS[self.activation](standardise(x) if layer_norm else x)
         return self.layers[-1](x)
 
 

@@ -66,6 +66,16 @@ class RunningNormaliser(eqx.Module):
 Normaliser = AsIs | RunningNormaliser
 
 
+def begun(normaliser: Normaliser, observation: jax.Array) -> Normaliser:
+    """As it is; if it has seen nothing yet, with the statistics of these [N, observation_dim].
+
+    What is computed before the first update then sees observations as that will.
+    """
+    if isinstance(normaliser, RunningNormaliser) and not float(normaliser.count):
+        return normaliser.include(observation)
+    return normaliser
+
+
 def normalise_batch(normaliser: Normaliser, batch: Batch) -> Batch:
     """The batch as phi, mu, actor and critic see it: both observations by the same statistics."""
     return batch._replace(

@@ -57,6 +57,10 @@ class Store(Protocol):
 
     def __len__(self) -> int: ...
 
+    @property
+    def rewards(self) -> Array:
+        """Of all its transitions: [N]."""
+
     def sample(self, rng: Any) -> Sample:
         """`batch_size` transitions, uniformly and with replacement."""
 

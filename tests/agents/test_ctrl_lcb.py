@@ -89,8 +89,8 @@ def oracle_penalty(agent: CtrlLcb, state: LearnerState, data: Transitions) -> np
     """min(scale sqrt(phi' Sigma^-1 phi), 2) of every row, by solving with Sigma in float64."""
     seen = state.normaliser(data.observation)
     phi = np.asarray(agent.phi(state.agent, seen, data.action), np.float64)
-    phi /= np.linalg.norm(phi, axis=1, keepdims=True)
-    sigma = phi.T @ phi + agent.confidence.ridge * np.eye(phi.shape[1])
+    square = np.mean(np.sum(phi**2, axis=1))
+    sigma = phi.T @ phi + agent.confidence.ridge * square * np.eye(phi.shape[1])
     squares = np.sum(phi * np.linalg.solve(sigma, phi.T).T, axis=1)
     return np.minimum(agent.confidence.bonus_scale * np.sqrt(squares), 2.0)
 
@@ -208,15 +208,14 @@ def test_bad_settings_are_named():
     of_random = CtrlLcb(Contrastive(noise=Negatives(random_share=0.5)))
     with pytest.raises(InputError, match="random_share is above 0"):
         of_random.draw("representation", data, jax.random.PRNGKey(0))
-    with pytest.raises(InputError, match="penalty_kernel is"):
-        CtrlLcb(penalty_kernel=(0, 0.5))
     with pytest.raises(InputError, match="representation_updates is 0"):
         CtrlLcb(representation_updates=0)
 
 
 def test_the_penalty_of_random_features_is_that_of_a_gaussian_kernel():
     """Many cosines: their inner products are the kernel, so the penalty is kernel regression's."""
-    agent = replace(AGENT, penalty_kernel=(4_096, 0.7))
+    confidence = replace(AGENT.confidence, bonus_kernel=(4_096, 0.7))
+    agent = replace(AGENT, confidence=confidence)
     state, data = begun(agent, 60)
     observation, action, *_ = data.rows_at(0, len(data))
     phi = agent.phi(state.agent, state.normaliser(observation), action)

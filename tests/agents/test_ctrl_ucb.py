@@ -15,11 +15,12 @@ from phimu.agents.ctrl_ucb import CtrlUcb
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Schedule
 from phimu.confidence import Elliptical
+from phimu.data.replay import Replay
 from phimu.data.rows import split
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian
-from phimu.normalisation import AsIs, RunningNormaliser
+from phimu.normalisation import AsIs, RunningNormaliser, begun
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
@@ -250,6 +251,7 @@ def test_one_trace_per_step_and_the_bonus_is_part_of_the_value(tiny):
         tiny("ctrl-ucb-l"),
         {
             "bonus_scale": 10.0,
+            "bonus_features": "unit_phi",
             "ridge": 100.0,
             "refresh_every": 5,
             "covariance_sample": 50,
@@ -314,6 +316,44 @@ def test_the_covariance_has_a_clock_where_there_is_a_bonus():
     assert CONTRAST_ONLY.phases == (Phase("policy"),)
     curious = replace(CONTRAST_ONLY, confidence=Elliptical(bonus_scale=1.0, refresh_every=7))
     assert curious.phases == (Phase("policy", begin_every=7),)
+
+
+def test_the_bonus_can_be_in_units_of_the_reward():
+    """Rewards of 7: the same exploration is worth seven times as much."""
+    replay, rng = Replay(SPEC, 100, 0), np.random.default_rng(0)
+    for observation, action in rng.uniform(-1, 1, (60, 2, 1)).astype(np.float32):
+        replay.add(observation, action, 7.0, observation, False, False)
+    found = []
+    for unit in ("one", "reward"):
+        agent = replace(CONTRAST_ONLY, confidence=Elliptical(0.5, bonus_unit=unit))
+        state = agent.init(SPEC, jax.random.PRNGKey(0))
+        state, _ = agent.begin("policy", state, replay, AsIs(), np.random.default_rng(0))
+        feed = random_batch(0, 0)
+        found.append(agent.bonus(state, feed.batch.observation, feed.batch.action))
+        _, metrics = agent.update("policy", state, feed, jax.random.PRNGKey(0))
+        reward = np.abs(feed.batch.reward).mean()
+        share = metrics["bonus"] / (metrics["bonus"] + reward)
+        np.testing.assert_allclose(metrics["bonus_share"], share, rtol=1e-5)
+    np.testing.assert_allclose(found[1], 7 * found[0], rtol=1e-5)
+
+
+def test_the_first_covariance_sees_observations_as_the_first_update_does():
+    """Far from zero and narrow: by statistics of nothing, all that follows would look new."""
+    agent = replace(CONTRAST_ONLY, confidence=Elliptical(1.0, bonus_kernel=(64, 0.5)))
+    replay, rng = Replay(SPEC, 1_000, 0), np.random.default_rng(0)
+    for _ in range(500):
+        observation = 30 + 0.1 * rng.normal(size=1).astype(np.float32)
+        replay.add(observation, rng.uniform(-1, 1, 1), 0.0, observation, False, False)
+    state = agent.init(SPEC, jax.random.PRNGKey(0))
+    before = RunningNormaliser(1)
+    state, _ = agent.begin("policy", state, replay, before, np.random.default_rng(0))
+    batch = replay.latest(64)
+    seen = before.include(jnp.asarray(batch.observation))
+    bonus = agent.bonus(state, seen(jnp.asarray(batch.observation)), jnp.asarray(batch.action))
+    assert float(jnp.mean(bonus)) < 0.3
+    # Once it has seen something it is left as it is.
+    assert begun(seen, batch.observation) is seen
+    assert begun(AsIs(), batch.observation) == AsIs()
 
 
 # (s, a) beside phi

@@ -87,6 +87,10 @@ def test_paper_presets_are_the_text_where_the_table_is_silent(agent, name):
     assert settings.representation.next_noise == 0.0
     assert not schedule.normalise_observations
     assert settings.planner_rows is None
+    # The bonus is the paper's formula on phi, which nothing normalises.
+    assert (settings.confidence.bonus_features, settings.confidence.bonus_kernel) == ("phi", None)
+    assert settings.representation.ratio.phi_output == "identity"
+    assert not settings.representation.feature_layer_norm
 
 
 def test_paper_d4rl_is_the_table():
@@ -108,7 +112,7 @@ def test_paper_d4rl_is_the_table():
     # Section 6.3: 200K steps of the representation first. What is ours stays out of it.
     assert settings.phases[0] == Phase("representation", 200_000)
     assert settings.regularisation.value_scale is None
-    assert settings.penalty_kernel is None
+    assert (settings.confidence.bonus_features, settings.confidence.bonus_kernel) == ("phi", None)
     assert settings.beside_phi == "nothing"
     assert not schedule.normalise_observations
 

@@ -90,6 +90,12 @@ def test_the_latest_are_the_last_in_order(stores, size):
     assert last.tolist() == list(range(len(ENDS) - min(size, len(replay)), len(ENDS)))
 
 
+def test_rewards_are_those_of_every_row(stores):
+    replay, logged, place = stores
+    np.testing.assert_array_equal(replay.rewards[place], logged.rewards)
+    assert len(replay.rewards) == len(replay)
+
+
 @pytest.mark.parametrize("size", [1, 7, 15, 100])
 def test_pairs_are_distinct_and_belong_together(stores, size):
     *both, _ = stores

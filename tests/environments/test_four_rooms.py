@@ -17,6 +17,7 @@ from phimu.errors import InputError
 
 MAZE = Maze()  # cross within 9.5..10.5, doorways within 3.75..6.25 and 13.75..16.25
 ODD = Maze(size=17.3, wall_thickness=0.7, door_width=1.1, door_positions=(0.31, 0.87))
+SERPENTINE = Maze(walls="serpentine")  # walls above 3.2, 7.4, 11.6 and 15.8, openings 3.2 wide
 
 
 def move(start, displacement, maze=MAZE):
@@ -156,7 +157,7 @@ shift = st.one_of(
 @settings(max_examples=400, deadline=None)
 @given(x=coordinate, y=coordinate, shifts=st.lists(st.tuples(shift, shift), min_size=1, max_size=6))
 @example(x=0.475, y=0.1, shifts=[(1e-300, 0.0), (5e-324, 5e-324), (1e-12, 3.0), (3.0, -1e-12)])
-@pytest.mark.parametrize("maze", [MAZE, ODD], ids=["paper", "odd"])
+@pytest.mark.parametrize("maze", [MAZE, ODD, SERPENTINE], ids=["paper", "odd", "serpentine"])
 def test_no_move_ends_in_a_wall_or_crosses_one(maze, x, y, shifts):
     start = maze.move(np.array([[x, y]]) * maze.size, np.zeros((1, 2)))[0]
     for displacement in shifts:
@@ -253,11 +254,64 @@ def test_inside_wall_and_distance():
     np.testing.assert_allclose(MAZE.distance_to_wall(corner, outer=False), [1.5, 0.5])
 
 
-@pytest.mark.parametrize("name", ["phimu/FourRooms-v0", "phimu/FourRoomsDense-v0"])
+@pytest.mark.parametrize(
+    ("start", "displacement", "end"),
+    [
+        ((18, 2), (0, 4), (18, 3.2)),  # the first wall, from below
+        ((2, 2), (0, 6), (2, 7.4)),  # through its opening, to the second
+        ((2, 6), (0, -5), (2, 1)),
+        ((18, 6), (0, 4), (18, 10)),  # through the opening of the second
+        ((2, 10), (0, 4), (2, 14)),  # of the third
+        ((18, 14), (0, 4), (18, 18)),  # of the fourth
+        ((2, 14), (0, 4), (2, 15.8)),
+        ((5, 3.2), (-4, 0), (1, 3.2)),  # along a face, past its end
+    ],
+)
+def test_moves_in_the_serpentine_by_hand(start, displacement, end):
+    assert move(start, displacement, SERPENTINE) == pytest.approx(end)
+
+
+def ends_in(env, policy, episodes):
+    """The length of each episode that reaches the goal."""
+    lengths = []
+    for _ in range(episodes):
+        observation, _ = env.reset()
+        for step in range(1, 201):
+            observation, _, reached, _, _ = env.step(policy(observation))
+            if reached:
+                lengths.append(step)
+                break
+    return lengths
+
+
+def along_the_corridors(position):
+    """To the open end of this corridor, up through it, and at last to the goal."""
+    number = min(int(position[1] / 4.2), 4)
+    open_end = 1.6 if number % 2 == 0 else 18.4
+    middle = 4.2 * number + 1.6
+    target = (open_end, middle + (4.2 if abs(position[0] - open_end) < 1 else 0.0))
+    return np.clip((np.array((2, 18) if number == 4 else target) - position) / 2, -1, 1)
+
+
+def test_the_serpentine_takes_a_plan_and_no_random_walk_gets_there():
+    env = FourRooms(walls="serpentine")
+    env.reset(seed=0)
+    lengths = ends_in(env, along_the_corridors, 20)
+    assert len(lengths) == 20
+    assert min(lengths) > 40
+    rng = np.random.default_rng(0)
+    assert not ends_in(env, lambda _: rng.uniform(-1, 1, 2), 100)
+    # In the four rooms it does.
+    rooms = FourRooms()
+    rooms.reset(seed=0)
+    assert ends_in(rooms, lambda _: rng.uniform(-1, 1, 2), 100)
+
+
+@pytest.mark.parametrize("name", ["FourRooms", "FourRoomsDense", "Serpentine"])
 def test_gymnasium_checks_pass_without_a_warning(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_env(gymnasium.make(name, render_mode="rgb_array").unwrapped)
+        check_env(gymnasium.make(f"phimu/{name}-v0", render_mode="rgb_array").unwrapped)
 
 
 def test_registering_again_changes_nothing():

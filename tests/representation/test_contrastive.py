@@ -16,6 +16,7 @@ from phimu.representation.features import OUTPUTS
 from phimu.representation.losses import LOSSES, ranking_of_normalised
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential, Linear, log_ratio, own_log_ratio
+from phimu.representation.seam import bonus_input
 from phimu.settings import override
 from phimu.types import Batch, Feed, Spec
 
@@ -125,6 +126,39 @@ def test_phi_and_mu_are_their_weights():
     )
     ratio = TINY.log_ratio(state, jnp.asarray(phi, jnp.float32), noise)
     np.testing.assert_allclose(ratio, phi @ mu.T / 0.2, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        LINEAR,
+        replace(LINEAR, feature_layer_norm=True, feature_sizes=(8, 8)),
+        replace(TINY, ratio=Exponential(phi_output="unit_variance"), feature_layer_norm=True),
+    ],
+)
+def test_unnormalised_phi_is_its_layers_and_nothing_else(learner):
+    state = learner.init(SPEC, jax.random.PRNGKey(0))
+    batch, _ = transitions(0)
+    pair = np.concatenate([batch.observation, batch.action], axis=1)
+    found = learner.unnormalised_phi(state)(batch.observation, batch.action)
+    expected = numpy_map(state.slow.phi, pair, lambda x: x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    far = learner.unnormalised_phi(state)(100 * batch.observation, batch.action)
+    lengths = np.linalg.norm(far, axis=1) / np.linalg.norm(found, axis=1)
+    assert np.median(lengths) > 10  # while phi itself is as long as ever
+
+
+def test_what_the_bonus_is_of():
+    state = TINY.init(SPEC, jax.random.PRNGKey(0))
+    batch, _ = transitions(0)
+    phi, unnormalised, unit = (
+        np.asarray(bonus_input(TINY, name, state)(batch.observation, batch.action))
+        for name in ("phi", "unnormalised_phi", "unit_phi")
+    )
+    np.testing.assert_array_equal(phi, TINY.phi(state)(batch.observation, batch.action))
+    np.testing.assert_array_equal(phi, unnormalised)  # nothing here normalises it
+    expected = phi.astype(np.float64) / np.linalg.norm(phi, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit, expected, rtol=1e-5)
 
 
 BOUNDS = {

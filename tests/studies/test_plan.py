@@ -19,8 +19,10 @@ from phimu.runs.lock import locked
 from phimu.session import order_of
 from phimu.settings import read, walk
 from phimu.studies import plan
+from phimu.studies.exploration import EXPLORATION
 from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks
-from phimu.studies.tables import STUDIES, Study, Variant
+from phimu.studies.study import Study, Variant
+from phimu.studies.tables import STUDIES
 
 PROBE, OTHER = "phimu/probe-TimeLimit-v0", "phimu/probe-DelayedReward-v0"
 SAC, CTRL = Variant("sac", "sac"), Variant("ctrl", "ctrl-ucb-m", (("bonus_scale", 1.0),))
@@ -130,6 +132,26 @@ def test_options_of_the_task_are_those_of_train() -> None:
     assert order_for(request, None).config.task_options == {"limit": True}
     with pytest.raises(InputError, match="'limit'"):  # they reach the task
         try_tasks(planned(study))
+
+
+def test_options_of_a_suite_are_for_its_tasks_alone() -> None:
+    options = (("dmc/action_repeat", 2), ("phimu/noise", 0.3), ("top_speed", 1.0))
+    study = replace(STUDY, options=options)
+    assert study.options_of("dmc/cheetah-run-v0") == {"action_repeat": 2, "top_speed": 1.0}
+    assert study.options_of("phimu/FourRooms-v0") == {"noise": 0.3, "top_speed": 1.0}
+    assert study.options_of("Pendulum-v1") == {"top_speed": 1.0}
+
+
+@pytest.mark.parametrize("study", EXPLORATION, ids=lambda study: study.name)
+def test_our_own_studies_can_be_planned_as_they_are(study: Study) -> None:
+    """With their tasks and options: one run of each variant on each task."""
+    if any(task.startswith("dmc/") for task in study.tasks):
+        pytest.importorskip("dm_control", reason="the extra dmc is not installed")
+    runs = planned(replace(study, seeds=1))
+    assert len(runs) == len(study.tasks) * len(study.variants)
+    for run in runs:
+        repeated = run.config.task_options.get("action_repeat")
+        assert repeated == (2 if run.task.startswith("dmc/") else None)
 
 
 def test_of_some_numbers_nothing_else_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,10 @@ PRESETS = {
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic",
+    "explore": "small with a bonus, for tasks whose reward has to be found",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
     "maze-exponential": "the same with the exponential ratio",
+    "maze-explore": "a maze whose goal has to be found: early learning, small networks, a bonus",
 }
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from phimu.agents import schedule
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Preset, Presets
-from phimu.confidence import Elliptical, Kernel, kernel, median_distance
+from phimu.confidence import Elliptical, EllipticalState
 from phimu.data.device_set import DeviceSet
-from phimu.errors import InputError, at_least
+from phimu.errors import at_least
 from phimu.networks import TanhGaussian
 from phimu.planning.behaviour import (
     CLONED_QUICKLY,
@@ -29,7 +29,7 @@ from phimu.representation import REPRESENTATIONS
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
-from phimu.representation.seam import Phi
+from phimu.representation.seam import Phi, bonus_input
 from phimu.settings import part
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
@@ -39,8 +39,7 @@ CHUNK = 8_192  # rows of the dataset whose phi is computed at once
 class CtrlLcbState(NamedTuple):
     representation: Any
     behaviour: BehaviourCloningState
-    kernel: Kernel | None  # of the penalty's random features; None: the penalty is of phi itself
-    whitening: jax.Array  # [d, d], of the covariance; or [m, m], of the kernel's features
+    confidence: EllipticalState
     planner: SoftActorCriticState
 
 
@@ -59,19 +58,11 @@ class CtrlLcb:
     beside_phi: BesidePhi = "nothing"
     """What the critic reads beside phi: nothing, as in the paper; the pair (s, a); or scaled_pair,
     (s, a) multiplied so that at unit variance it weighs as much as phi."""
-    penalty_kernel: tuple[int, float] | None = None
-    """If given, the penalty is of random features of phi, not of phi itself: how many, and the
-    width of their kernel as a share of the median distance between phi of the dataset."""
     precompute: bool = True
     """Keep phi(s, a) of the whole dataset: faster, for 4 bytes a row and component of phi."""
 
     def __post_init__(self) -> None:
         at_least(1, representation_updates=self.representation_updates)
-        if self.penalty_kernel is not None and min(self.penalty_kernel) <= 0:
-            raise InputError(
-                f"penalty_kernel is {self.penalty_kernel}: give a number of features and a width, "
-                "both positive, or None."
-            )
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -85,13 +76,11 @@ class CtrlLcb:
     def init(self, spec: Spec, key: jax.Array) -> CtrlLcbState:
         for_features, for_planner, for_behaviour = jax.random.split(key, 3)
         d = self.representation.feature_dim
-        lifted = d if self.penalty_kernel is None else self.penalty_kernel[0]
         inputs = d if self.beside_phi == "nothing" else d + sum(spec)
         return CtrlLcbState(
             self.representation.init(spec, for_features),
             self.behaviour.init(spec, for_behaviour),
-            None if self.penalty_kernel is None else kernel(d, lifted),
-            self.confidence.init(lifted),
+            self.confidence.init(d),
             self.planner.init(spec, inputs, for_planner),
         )
 
@@ -105,24 +94,12 @@ class CtrlLcb:
         if phase != "policy" or not isinstance(store, DeviceSet):
             return state, store
         if self.precompute:
-            phi = self._column(state, store, normaliser, lambda phi: phi)
-            store = store.with_columns(phi=phi)
-        if self.penalty_kernel is not None:
-            count, share = self.penalty_kernel
-            some, _, _ = next(self._chunks(state, store, normaliser))
-            width = share * median_distance(np.asarray(some))
-            fixed = kernel(self.representation.feature_dim, count)
-            scaled = fixed._replace(frequencies=fixed.frequencies / np.float32(width))
-            state = state._replace(kernel=scaled)
-        whitening = self.confidence.fit(
-            np.asarray(_lift(state, phi))[skip:]
-            for phi, _, skip in self._chunks(state, store, normaliser)
-        )
-        state = state._replace(whitening=whitening)
-        if self.precompute:
-            penalty = self._column(state, store, normaliser, partial(_penalty_of, self, state))
-            store = store.with_columns(penalty=penalty)
-        return state, store
+            store = self._with_phi(state, store, normaliser)
+        inputs = self._chunks("bonus_input", state, store, normaliser)
+        parts = (np.asarray(some)[skip:] for some, _, skip in inputs)
+        confidence = self.confidence.fit(parts, np.asarray(store.rewards))
+        state = state._replace(confidence=confidence)
+        return state, self._with_penalty(state, store, normaliser) if self.precompute else store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
         if phase == "representation":
@@ -153,7 +130,7 @@ class CtrlLcb:
             here, penalty = feed.columns["phi"], feed.columns["penalty"]
         else:
             here = self.phi(state, batch.observation, batch.action)
-            penalty = self._penalty(state, here)
+            penalty = self.penalty(state, batch.observation, batch.action)
         planner, metrics = self.planner.update(
             state.planner,
             self._inputs(state),
@@ -169,10 +146,6 @@ class CtrlLcb:
         phi = self.representation.phi(state.representation)
         return lambda s, a: beside(phi(s, a), self.beside_phi, s, a)
 
-    def _penalty(self, state: CtrlLcbState, phi: jax.Array) -> jax.Array:
-        """Line 5, of phi [B, d]: [B]."""
-        return self.confidence.bonus(state.whitening, _lift(state, phi))
-
     # Queries
 
     def phi(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
@@ -180,7 +153,15 @@ class CtrlLcb:
         return self.representation.phi(state.representation)(observation, action)
 
     def penalty(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
-        return self._penalty(state, self.phi(state, observation, action))
+        """Line 5, the elliptical penalty: [B]."""
+        return self.confidence.bonus(state.confidence, self.bonus_input(state, observation, action))
+
+    def bonus_input(
+        self, state: CtrlLcbState, observation: jax.Array, action: jax.Array
+    ) -> jax.Array:
+        """What the penalty is of: [B, d]."""
+        name = self.confidence.bonus_features
+        return bonus_input(self.representation, name, state.representation)(observation, action)
 
     def q_value(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         return smaller(state.planner.critic, self._inputs(state)(observation, action))
@@ -188,42 +169,41 @@ class CtrlLcb:
     # The whole dataset, in parts.
 
     def _chunks(
-        self, state: CtrlLcbState, data: DeviceSet, normaliser: Any
+        self, query: str, state: CtrlLcbState, data: DeviceSet, normaliser: Any
     ) -> Iterator[tuple[jax.Array, int, int]]:
-        """phi of each part, where it starts, and how many of its rows the part before had too."""
+        """A query of each part, where it starts, how many of its rows the part before had too."""
         size = min(CHUNK, len(data))
         for start in range(0, len(data), size):
             at = min(start, len(data) - size)  # the last part is as long as the others
-            yield _phi_at(self, state, data, normaliser, at, size), at, start - at
+            yield _query_at(self, query, state, data, normaliser, at, size), at, start - at
 
-    def _column(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any, of: Any) -> jax.Array:
-        """`of` the phi of every row: [N, ...]."""
-        column: Any = None
-        for phi, at, _ in self._chunks(state, data, normaliser):
-            some = of(phi)
-            column = jnp.zeros((len(data), *some.shape[1:])) if column is None else column
-            column = _put(column, some, at)
-        return column
+    def _with_phi(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any) -> DeviceSet:
+        """phi(s, a) of every row as a column."""
+        phi = jnp.zeros((len(data), self.representation.feature_dim))
+        for some, at, _ in self._chunks("phi", state, data, normaliser):
+            phi = _put(phi, some, at)
+        return data.with_columns(phi=phi)
+
+    def _with_penalty(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any) -> DeviceSet:
+        """The penalty of every row beside it."""
+        penalty = jnp.zeros(len(data))
+        for some, at, _ in self._chunks("penalty", state, data, normaliser):
+            penalty = _put(penalty, some, at)
+        return data.with_columns(penalty=penalty)
 
 
-def _lift(state: CtrlLcbState, phi: jax.Array) -> jax.Array:
-    """What the covariance is of."""
-    return phi if state.kernel is None else state.kernel(phi)
-
-
-@partial(jax.jit, static_argnums=(0, 5))
-def _phi_at(
-    agent: CtrlLcb, state: CtrlLcbState, data: DeviceSet, normaliser: Any, at: int, size: int
+@partial(jax.jit, static_argnums=(0, 1, 6))
+def _query_at(
+    agent: CtrlLcb,
+    query: str,
+    state: CtrlLcbState,
+    data: DeviceSet,
+    normaliser: Any,
+    at: int,
+    size: int,
 ) -> jax.Array:
-    if "phi" in data.columns:
-        return jax.lax.dynamic_slice_in_dim(data.columns["phi"], at, size)
     batch = data.rows_at(at, size)
-    return agent.phi(state, normaliser(batch.observation), batch.action)
-
-
-@partial(jax.jit, static_argnums=0)
-def _penalty_of(agent: CtrlLcb, state: CtrlLcbState, phi: jax.Array) -> jax.Array:
-    return agent._penalty(state, phi)
+    return getattr(agent, query)(state, normaliser(batch.observation), batch.action)
 
 
 @partial(jax.jit, donate_argnums=0)
@@ -257,7 +237,7 @@ _SMALL = CtrlLcb(
         feature_dim=256,
         feature_layer_norm=True,
     ),
-    confidence=Elliptical(bonus_scale=1.0),
+    confidence=Elliptical(1.0, bonus_features="unnormalised_phi", bonus_kernel=(1_024, 0.45)),
     behaviour=CLONED_QUICKLY,
     regularisation=Regularisation("kl_primal", value_scale=10.0),
     planner=SoftActorCritic(
@@ -270,7 +250,6 @@ _SMALL = CtrlLcb(
     ),
     representation_updates=20_000,
     beside_phi="pair",
-    penalty_kernel=(1_024, 0.45),
 )
 LOGGED: Presets = {
     "paper-d4rl": Preset(_PAPER, schedule.LOGGED),

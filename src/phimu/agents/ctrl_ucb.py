@@ -9,24 +9,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from phimu.agents.protocol import Phase
-from phimu.agents.schedule import Collection, Preset, Presets, Schedule
-from phimu.confidence import Elliptical
+from phimu.agents.sac import EXPLORE_PLANNER
+from phimu.agents.schedule import EXPLORING, NORMALISED, Collection, Preset, Presets, Schedule
+from phimu.confidence import Elliptical, EllipticalState, bonus_metrics
 from phimu.errors import InputError
 from phimu.networks import TanhGaussian
+from phimu.normalisation import begun
 from phimu.planning.critics import BesidePhi, beside, smaller
 from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
 from phimu.representation import REPRESENTATIONS
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential, Linear
-from phimu.representation.seam import Phi
+from phimu.representation.seam import Phi, bonus_input
 from phimu.settings import part
 from phimu.types import Batch, Drawn, Feed, Metrics, Spec, Store
 
 
 class CtrlUcbState(NamedTuple):
     representation: Any
-    whitening: jax.Array  # [d, d], of the covariance
+    confidence: EllipticalState
     planner: SoftActorCriticState
 
 
@@ -86,9 +88,10 @@ class CtrlUcb:
         if not self.confidence.bonus_scale:
             return state, store
         observation, action = store.pairs(self.confidence.covariance_sample, rng)
-        phi = _phi(self, state, normaliser, observation, action)
-        whitening = self.confidence.refresh(np.asarray(phi), len(store))
-        return state._replace(whitening=whitening), store
+        seen = begun(normaliser, observation)
+        phi = _bonus_input(self, state, seen, observation, action)
+        confidence = self.confidence.refresh(np.asarray(phi), store.rewards)
+        return state._replace(confidence=confidence), store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
         if phase == "planner":
@@ -110,7 +113,7 @@ class CtrlUcb:
             )
         phi = self.representation.phi(representation)
         here = phi(few.observation, few.action)
-        bonus = self._bonus(state.whitening, here)
+        bonus = self._bonus(state._replace(representation=representation), few)
         planner, planned = self.planner.update(
             state.planner,
             self._inputs(phi),
@@ -118,8 +121,8 @@ class CtrlUcb:
             for_planner,
             beside(here, self.beside_phi, few.observation, few.action),
         )
-        metrics = learned | planned | {"bonus": jnp.mean(bonus)}
-        return CtrlUcbState(representation, state.whitening, planner), metrics
+        metrics = learned | planned | bonus_metrics(bonus, few.reward)
+        return CtrlUcbState(representation, state.confidence, planner), metrics
 
     def _update_together(
         self,
@@ -132,7 +135,7 @@ class CtrlUcb:
         """The same where the TD loss trains phi too: the planner first, then phi, pulled by it."""
         slow = self.representation.phi(state.representation)
         phi = self.representation.current(state.representation)
-        bonus = self._bonus(state.whitening, slow(few.observation, few.action))
+        bonus = self._bonus(state, few)
         planner, planned, pull = self.planner.update_and_pull(
             state.planner,
             self._inputs(phi),
@@ -145,21 +148,20 @@ class CtrlUcb:
         representation, learned = self.representation.update(
             state.representation, feed, for_features, self._to_predict(state, few), pull
         )
-        metrics = learned | planned | {"bonus": jnp.mean(bonus)}
-        return CtrlUcbState(representation, state.whitening, planner), metrics
+        metrics = learned | planned | bonus_metrics(bonus, few.reward)
+        return CtrlUcbState(representation, state.confidence, planner), metrics
 
     def _to_predict(self, state: CtrlUcbState, batch: Batch) -> jax.Array | None:
         """Appendix C: CTRL-UCBL's phi is to predict the bonus of the phi before."""
         if not self.representation.bonus_prediction_weight:
             return None
-        phi = self.representation.phi(state.representation)
-        return self._bonus(state.whitening, phi(batch.observation, batch.action))
+        return self._bonus(state, batch)
 
-    def _bonus(self, whitening: jax.Array, phi: jax.Array) -> jax.Array:
-        """Line 8, the bonus of phi [B, d]; computed anew each time, never stored."""
+    def _bonus(self, state: CtrlUcbState, batch: Batch) -> jax.Array:
+        """Line 8: [B]; computed anew each time, never stored."""
         if not self.confidence.bonus_scale:
-            return jnp.zeros(phi.shape[0])
-        return self.confidence.bonus(whitening, phi)
+            return jnp.zeros(batch.reward.shape[0])
+        return self.bonus(state, batch.observation, batch.action)
 
     def _inputs(self, phi: Phi) -> Phi:
         """The function the planner is handed."""
@@ -173,7 +175,14 @@ class CtrlUcb:
 
     def bonus(self, state: CtrlUcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The elliptical bonus: [B]."""
-        return self.confidence.bonus(state.whitening, self.phi(state, observation, action))
+        return self.confidence.bonus(state.confidence, self.bonus_input(state, observation, action))
+
+    def bonus_input(
+        self, state: CtrlUcbState, observation: jax.Array, action: jax.Array
+    ) -> jax.Array:
+        """What the bonus is of: [B, d]."""
+        name = self.confidence.bonus_features
+        return bonus_input(self.representation, name, state.representation)(observation, action)
 
     def q_value(self, state: CtrlUcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         """The smaller of the twin Q values: [B]."""
@@ -196,10 +205,10 @@ class CtrlUcb:
 
 
 @partial(jax.jit, static_argnums=0)
-def _phi(
+def _bonus_input(
     agent: CtrlUcb, state: CtrlUcbState, normaliser: Any, observation: jax.Array, action: jax.Array
 ) -> jax.Array:
-    return agent.phi(state, normaliser(observation), action)
+    return agent.bonus_input(state, normaliser(observation), action)
 
 
 # The table "Hyperparameters used for CTRL-UCB" to the digit; what it leaves open is in
@@ -223,6 +232,9 @@ _PAPER_DMC = CtrlUcb(
     confidence=Elliptical(bonus_scale=5.0),
     planner=SoftActorCritic(critic="two_layer", critic_width=1024, actor_sizes=(1024, 1024)),
 )
+# LayerNorm, softmax and unit variance hide from the bonus what is new, and a kernel makes of it a
+# count of similar pairs: see the lab notes.
+_COUNTING = Elliptical(0.0, bonus_features="unnormalised_phi", bonus_kernel=(512, 0.45))
 _SMALL = CtrlUcb(
     representation=Contrastive(
         # Where dynamics are deterministic a learned temperature falls for ever and phi grows
@@ -232,7 +244,7 @@ _SMALL = CtrlUcb(
         feature_dim=256,
         feature_layer_norm=True,
     ),
-    confidence=Elliptical(bonus_scale=0.0),
+    confidence=_COUNTING,
     planner=SoftActorCritic(
         critic="two_layer",
         # Four times SAC's (the paper: eight). At equal width it is not shown to be above SAC: see
@@ -242,6 +254,9 @@ _SMALL = CtrlUcb(
     ),
     beside_phi="scaled_pair",
 )
+# `small` where reward has to be found: phi and bonus see every component alike, and a bonus of at
+# most one is counted down as pairs are seen.
+_SMALL_EXPLORE = replace(_SMALL, confidence=replace(_COUNTING, bonus_scale=1.0, refresh_every=500))
 # A linear critic needs features in which Q is linear. Those of the linear ratio are so by the
 # paper's own argument, and s' is blurred so that deterministic dynamics do not make them one-hot.
 # Q is then a mean of the critic's weights, one per feature, so these have the scale of Q itself
@@ -259,7 +274,7 @@ _SMALL_LINEAR = CtrlUcb(
         feature_learning_rate=2e-3,
         bonus_prediction_weight=1.0,
     ),
-    confidence=Elliptical(bonus_scale=0.0),
+    confidence=_COUNTING,
     planner=SoftActorCritic(
         critic="linear",
         critic_learning_rate=0.3,
@@ -280,7 +295,7 @@ _MAZE = CtrlUcb(
         feature_learning_rate=3e-3,
         feature_decay=1_000,
     ),
-    confidence=Elliptical(bonus_scale=0.1, refresh_every=100),
+    confidence=replace(_COUNTING, bonus_scale=0.1, refresh_every=100),
     planner=SoftActorCritic(
         critic="two_layer",
         critic_width=128,
@@ -310,6 +325,20 @@ _MAZE_EXPONENTIAL = replace(
         feature_decay=1_000,
     ),
 )
+# Where the goal has to be found first: a short warm-up, early and quick learning, small networks.
+_EXPLORE = CtrlUcb(
+    representation=Contrastive(
+        ratio=Exponential(phi_output="unit_variance", mu_output="tanh", temperature=8.0),
+        noise=Negatives(negatives=0),
+        feature_sizes=(128, 128),
+        feature_dim=64,
+        feature_layer_norm=True,
+        feature_learning_rate=1e-3,
+    ),
+    confidence=replace(_COUNTING, bonus_scale=1.0, refresh_every=100),
+    planner=EXPLORE_PLANNER,
+    beside_phi="scaled_pair",
+)
 _IN_THE_MAZE = Schedule(
     Collection(learning_starts=220_000, train_freq=25, uniform_mix=0.5),
     batch_size=1_024,
@@ -335,8 +364,10 @@ UCBM: Presets = {
     "paper-mujoco": Preset(_PAPER_MUJOCO, Schedule()),
     "paper-dmc": Preset(_PAPER_DMC, Schedule(Collection(learning_starts=5_000))),
     "small": Preset(_SMALL, Schedule(Collection(learning_starts=1_000))),
+    "explore": Preset(_SMALL_EXPLORE, NORMALISED),
     "maze": Preset(_MAZE, _IN_THE_MAZE),
     "maze-exponential": Preset(_MAZE_EXPONENTIAL, _IN_THE_MAZE_EXPONENTIAL),
+    "maze-explore": Preset(_EXPLORE, EXPLORING),
 }
 UCBL: Presets = {
     "paper-mujoco": Preset(_linear(_PAPER_MUJOCO), Schedule()),

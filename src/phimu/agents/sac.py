@@ -1,6 +1,6 @@
 """Soft actor-critic: the same planner with phi = concatenation, so method and baseline share it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +62,17 @@ MAZE = Preset(
         checkpoint_every=150_000,
     ),
 )
+# Of a maze whose goal has to be found; CTRL-UCB plans in the same way there.
+EXPLORE_PLANNER = SoftActorCritic(
+    critic="two_layer",
+    critic_width=128,
+    actor_sizes=(128, 128),
+    planner_layer_norm=True,
+    actor_learning_rate=1e-3,
+    critic_learning_rate=1e-3,
+    initial_entropy_weight=0.01,
+)
+MAZE_EXPLORE = Preset(Sac(replace(EXPLORE_PLANNER, critic="three_layer")), schedule.EXPLORING)
 ONLINE: Presets = {
     "paper-mujoco": Preset(
         Sac(SoftActorCritic(critic="three_layer", initial_entropy_weight=1.0)), Schedule()
@@ -74,8 +85,12 @@ ONLINE: Presets = {
         Sac(SoftActorCritic(critic="three_layer", planner_layer_norm=True)),
         Schedule(Collection(learning_starts=1_000)),
     ),
+    "explore": Preset(
+        Sac(SoftActorCritic(critic="three_layer", planner_layer_norm=True)), schedule.NORMALISED
+    ),
     "maze": MAZE,
     "maze-exponential": MAZE,
+    "maze-explore": MAZE_EXPLORE,
 }
 LOGGED: Presets = {
     "paper-d4rl": Preset(

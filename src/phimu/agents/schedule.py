@@ -62,6 +62,13 @@ class Schedule:
         at_least(2, batch_size=self.batch_size)  # in-batch negatives need another row
 
 
+NORMALISED = Schedule(Collection(learning_starts=1_000), normalise_observations=True)
+# A maze whose goal has to be found: 1K random steps, then learning, and a look every 5K.
+EXPLORING = Schedule(
+    Collection(learning_starts=1_000, train_freq=2),
+    normalise_observations=True,
+    log_every=1_000,
+)
 LOGGED = Schedule(collection=None, evaluate_every=10_000, log_every=1_000)
 LOGGED_NORMALISED = replace(LOGGED, normalise_observations=True)
 

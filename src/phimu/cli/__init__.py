@@ -34,6 +34,9 @@ COMMANDS = {
     "plot": Command("report", "plot", "draw the learning curves of runs"),
     "report": Command("report", "main", "one page of runs beside what was published"),
     "heatmap": Command("maze", "heatmap", "draw and score a maze run's learned transition"),
+    "exploration": Command(
+        "maze", "exploration", "draw where maze runs have been, and their bonus"
+    ),
     "data": Command("data", "main", "logged transitions: check them, say what they hold"),
     "tasks": Command("lists", "tasks", "list tasks with sizes and published scores, or draw them"),
     "agents": Command("lists", "agents", "list agents and presets"),

@@ -17,6 +17,7 @@ from phimu.environments.task import open_task
 from phimu.errors import InputError, at_least
 from phimu.evaluation.episodes import check_video, evaluate, film, random_policy
 from phimu.evaluation.fitted_q import FittedQ, discount_of, estimate
+from phimu.evaluation.novelty import Novelty, cells_of, forms
 from phimu.evaluation.probes import probe as linear_in_phi
 from phimu.runs.config import RunConfig
 from phimu.runs.progress import Progress
@@ -156,22 +157,51 @@ def penalty(
         print(picture)
 
 
-@command("phimu probe")
-def probe(run: Annotated[Path, tyro.conf.Positional], rows: int = 30_000) -> None:
+@command("phimu probe", tyro.conf.FlagCreatePairsOff)
+def probe(
+    run: Annotated[Path, tyro.conf.Positional], rows: int = 30_000, bonus: bool = False
+) -> None:
     """Say how much of reward, action, state and its change is linear in a run's phi.
 
     Prints one line of JSON: shares of variance on held-out transitions of the replay buffer (s in
     units of its own deviation), how much of phi's distance another action makes, and how many
     principal directions hold 99 % of phi's variance.
 
+    With --bonus, whether the bonus sees what is new, in a task with two coordinates (a maze,
+    MountainCarContinuous-v0, Pendulum-v1): its rank correlation with 1 / sqrt(visits) over the
+    visited cells of a grid, the mean bonus of unvisited over that of visited cells, and of
+    observations times ten over that of the data; of the run's own bonus, and of every other form
+    on the same phi and data.
+
     Args:
         run: a run directory of an agent that has a phi.
         rows: use the last so many transitions.
+        bonus: print the table of bonuses instead.
     """
     config, loaded = load_run(run)
     if not isinstance(loaded, OnlineRun) or not hasattr(loaded.agent, "phi"):
         raise InputError(f"{run} has no phi and replay buffer: name an online run of CTRL.")
+    if bonus:
+        _print_novelty(loaded)
+        return
     learner = loaded.learner
     found = linear_in_phi(lambda s, a: learner.query("phi", s, a), loaded.replay.latest(rows))
     facts = {"task": config.task, "agent": config.agent, "step": loaded.step}
     print(json.dumps(facts | {name: round(x, 4) for name, x in found._asdict().items()}))
+
+
+def _print_novelty(run: OnlineRun) -> None:
+    cells = cells_of(run.task)
+    if cells is None:
+        raise InputError(f"{run.task.name} has no two bounded coordinates to count visits on.")
+    found = forms(run, cells)
+    titles = ("bonus", "correlation", "unvisited / visited", "times ten / data", "cells visited")
+    rows = (
+        [name, f"{x.correlation:.2f}", f"{x.unvisited:.2f}", f"{x.far:.3g}", _of(x)]
+        for name, x in found.items()
+    )
+    Console(width=200).print(plain_table(titles[:1], rows, titles[1:]))
+
+
+def _of(found: Novelty) -> str:
+    return f"{found.visited} of {found.cells}"

@@ -1,4 +1,4 @@
-"""`phimu demo` and `phimu heatmap`: what CTRL learns of the four-room maze."""
+"""`phimu demo`, `heatmap` and `exploration`: what is learned of a maze, and found in it."""
 
 import json
 from pathlib import Path
@@ -13,6 +13,8 @@ from phimu.cli.arguments import THREADS, command, plain_table
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.evaluation.episodes import evaluate
+from phimu.reports.exploration import film_strip, record
+from phimu.reports.exploration import found as ways_found
 from phimu.reports.figures import heat_map
 from phimu.reports.maze import maze_of, panels, scores
 from phimu.reports.rows import SCORES
@@ -43,6 +45,33 @@ def heatmap(run: Annotated[Path, tyro.conf.Positional], episodes: int = 100) -> 
         episodes: evaluation episodes for the success rate.
     """
     _score(RunDirectory(run), episodes)
+
+
+@command("phimu exploration")
+def exploration(runs: Annotated[tuple[Path, ...], tyro.conf.Positional]) -> None:
+    """Say how runs in a maze came to their goal; draw where they have been, and their bonus.
+
+    The bonus is the one at the run's last checkpoint. Each call adds that moment to the run's
+    exploration.json, and figures/exploration.png shows all moments so far: `phimu study
+    exploration` stops at 5K, 20K, 50K and 100K steps for it.
+
+    Args:
+        runs: run directories in phimu/FourRooms-v0 or phimu/Serpentine-v0.
+    """
+    rows = []
+    for path in runs:
+        config, run = load_run(path)
+        if not isinstance(run, OnlineRun):
+            raise InputError(f"{path} was trained on logged data: name the run of a maze.")
+        maze, directory = maze_of(run), RunDirectory(path)
+        title = f"{config.task}, {config.agent}, seed {config.seed}"
+        film_strip(directory.figures / "exploration.png", record(run, directory), maze, title)
+        ways = ways_found(run)
+        first = "never" if ways.first_success is None else f"{ways.first_success:,}"
+        numbers = f"{run.step:,}", first, f"{ways.successes:,}", f"{ways.episodes:,}"
+        rows.append([str(path), *numbers])
+    titles = "steps", "first success", "successes", "episodes"
+    Console(width=200).print(plain_table(["run"], rows, titles))
 
 
 @command("phimu demo")

@@ -39,6 +39,11 @@ class DeviceSet(eqx.Module):
     def __len__(self) -> int:
         return self.rows.shape[0]
 
+    @property
+    def rewards(self) -> jax.Array:
+        """Of every row [N]."""
+        return split(self.rows, self.spec).reward
+
     def rows_at(self, start: int | jax.Array, size: int) -> Batch:
         """`size` transitions from row `start` on."""
         return split(jax.lax.dynamic_slice_in_dim(self.rows, start, size), self.spec)

@@ -46,6 +46,11 @@ class Replay:
             self.random_next[self.added] = next_observation
         self.added += 1
 
+    @property
+    def rewards(self) -> np.ndarray:
+        """Of all transitions: [N]."""
+        return self.rows.reward[: len(self)]
+
     def sample(self, rng: np.random.Generator) -> Sample:
         index = rng.integers(0, len(self), self.batch_size)
         return Sample(self._table.take(index, axis=0), index, {})

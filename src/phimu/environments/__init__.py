@@ -17,6 +17,11 @@ _PROBES = (
 _CLASSIC = ("Pendulum", "CartPole")  # the tasks of MBBL that need no MuJoCo
 _CAMERAS = {"dog-fetch": 2}  # where the suite's first one does not show the body
 _SPARSE_BELOW = 0.25  # of the sparse versions
+_MAZES = {
+    "FourRooms": {},
+    "FourRoomsDense": {"reward": "dense"},
+    "Serpentine": {"walls": "serpentine"},
+}
 
 
 def _source(task: str) -> tuple[str, dict[str, Any]]:
@@ -32,7 +37,7 @@ def _source(task: str) -> tuple[str, dict[str, Any]]:
         return "probes:TimeLimit", {"terminated": True}
     if name.startswith("probe-"):
         return f"probes:{name.removeprefix('probe-')}", {}
-    return "four_rooms:FourRooms", {"reward": "dense"} if name == "FourRoomsDense" else {}
+    return "four_rooms:FourRooms", _MAZES[name]
 
 
 def register() -> None:

@@ -1,19 +1,21 @@
-"""The paper's four-room maze: find the far corner by noisy moves that walls stop."""
+"""The paper's four-room maze, and a longer one: find the far corner by moves that walls stop."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import gymnasium
 import numpy as np
 
 from phimu.environments.checks import Reset, Step, check_choice, check_render_mode
-from phimu.environments.maze_geometry import Maze
+from phimu.environments.maze_geometry import Maze, Walls
 from phimu.errors import InputError
 
 
 class FourRooms(gymnasium.Env):
-    """From the bottom right room to the top left one; y is up and the observation is the position.
+    """From the bottom right to the top left; y is up and the observation is the position.
 
+    `walls` are the cross of the paper's maze, or those of a serpentine: five corridors, a way of
+    some 80 units that a random walk does not find.
     s' = s + top_speed * a * t + N(0, noise^2 I), stopped where the straight move meets a wall.
     The goal is reached by ending a move within `goal_radius` of it; passing through does not count.
     """
@@ -30,13 +32,15 @@ class FourRooms(gymnasium.Env):
         goal: tuple[float, float] = (2.0, 18.0),
         goal_radius: float = 1.5,
         reward: str = "sparse",
+        walls: Walls = "cross",
         render_mode: str | None = None,
     ) -> None:
         if not (isinstance(top_speed, int | float | np.number) and 0 < top_speed < math.inf):
             raise InputError(f"top_speed must be a positive number, not {top_speed!r}.")
         if not (isinstance(noise, int | float | np.number) and 0 <= noise < math.inf):
             raise InputError(f"noise must be a standard deviation of at least 0, not {noise!r}.")
-        self.maze = Maze(top_speed=top_speed, noise=noise)
+        check_choice("walls", walls, get_args(Walls))
+        self.maze = Maze(top_speed=top_speed, noise=noise, walls=walls)
         self.start = _floor("start", start, self.maze)
         self.goal = _floor("goal", goal, self.maze)
         if not 0 < goal_radius <= self.maze.size / 2:

@@ -1,4 +1,4 @@
-"""Walls and motion of the four-room maze, as pure NumPy functions in float64.
+"""Walls and motion of the mazes, as pure NumPy functions in float64.
 
 Positions are [N, 2], x to the right and y up. Walls are open rectangles and their faces are floor,
 so an agent that was stopped stands exactly on a face and may leave it or slide along it.
@@ -7,15 +7,21 @@ so an agent that was stopped stands exactly on a face and may leave it or slide 
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 Rectangle = tuple[float, float, float, float]  # left, bottom, right, top
+Walls = Literal["cross", "serpentine"]
+CORRIDORS = 5  # of the serpentine
 
 
 @dataclass(frozen=True)
 class Maze:
-    """A square cut into four rooms by a cross of two walls, with a doorway in each of its arms."""
+    """A square cut into four rooms by a cross of two walls, with a doorway in each of its arms.
+
+    Or into one long way: corridors from side to side, each open to the next at alternate ends.
+    """
 
     size: float = 20.0
     wall_thickness: float = 1.0
@@ -24,14 +30,34 @@ class Maze:
     top_speed: float = 2.0
     time_interval: float = 1.0
     noise: float = 1.0  # standard deviation of the displacement, per axis
+    walls: Walls = "cross"
 
     @cached_property
     def rectangles(self) -> tuple[Rectangle, ...]:
-        """The cross: each of its two walls, less its doorways.
+        """The walls. They reach beyond the square, and pieces of one wall overlap.
 
-        The pieces overlap in the middle and reach beyond the square, so that no shared edge is left
-        along which an agent could slide between two of them.
+        So there is no shared edge along which an agent could slide between two of them.
         """
+        return self._cross() if self.walls == "cross" else self._serpentine()
+
+    def _serpentine(self) -> tuple[Rectangle, ...]:
+        """A wall above each corridor but the last, open at its left end, the next at its right.
+
+        The openings are as wide as the corridors.
+        """
+        thickness = self.wall_thickness
+        width = (self.size - (CORRIDORS - 1) * thickness) / CORRIDORS
+        walls = []
+        for number in range(CORRIDORS - 1):
+            bottom = (number + 1) * width + number * thickness
+            start, end = (
+                (width, 2 * self.size) if number % 2 == 0 else (-self.size, self.size - width)
+            )
+            walls.append((start, bottom, end, bottom + thickness))
+        return tuple(walls)
+
+    def _cross(self) -> tuple[Rectangle, ...]:
+        """Each of its two walls, less its doorways."""
         near, far = (self.size - self.wall_thickness) / 2, (self.size + self.wall_thickness) / 2
         first, second = (fraction * self.size for fraction in self.door_positions)
         gap = self.door_width / 2
@@ -55,14 +81,14 @@ class Maze:
         return np.array(self.rectangles)[:, 2:]
 
     def inside_wall(self, position: np.ndarray) -> np.ndarray:
-        """[N] bool: strictly inside a wall of the cross, or outside the square."""
+        """[N] bool: strictly inside a wall, or outside the square."""
         point = np.asarray(position, dtype=np.float64)
         in_each = (point[:, None, :] > self.low) & (point[:, None, :] < self.high)  # per axis
         outside = (point < 0.0) | (point > self.size)
         return np.any(in_each.all(axis=-1), axis=-1) | np.any(outside, axis=-1)
 
     def distance_to_wall(self, position: np.ndarray, outer: bool = True) -> np.ndarray:
-        """[N] Euclidean distance to the cross, and to the outer boundary if `outer`; 0 inside."""
+        """[N] Euclidean distance to the walls, and to the outer boundary if `outer`; 0 inside."""
         point = np.asarray(position, dtype=np.float64)
         gap = np.maximum(self.low - point[:, None, :], point[:, None, :] - self.high)
         distance = np.linalg.norm(np.maximum(gap, 0.0), axis=-1).min(axis=-1)

@@ -11,7 +11,8 @@ from phimu.reports import statistics
 from phimu.reports.published import Published, published
 from phimu.reports.rows import Changes, Result, differing
 from phimu.reports.statistics import Estimate, bootstrap, mean_and_std
-from phimu.studies.tables import STUDIES, TASK_NOTES, TASK_TITLES, Study
+from phimu.studies.study import Study
+from phimu.studies.tables import STUDIES, TASK_NOTES, TASK_TITLES
 
 Whose = Literal["ours", "paper", "others"]
 BEST = "best of the rest"
@@ -75,7 +76,8 @@ def _fit(study: Study, result: Result) -> Placed | None:
     """The variant that the run was made for, or else the one that leaves the least to say."""
     if result.task not in study.tasks or (study.offline and result.metric != study.metric):
         return None
-    changes = [change for change in result.changes if change not in study.options]
+    options = study.options_of(result.task)
+    changes = [change for change in result.changes if change not in options.items()]
     fits = []
     for index, variant in enumerate(study.variants):
         wanted = dict(variant.settings)
@@ -113,7 +115,8 @@ def tables(results: Iterable[Result]) -> list[Table]:
 
 
 def _table(study: Study, members: Sequence[tuple[Placed, Result]]) -> Table:
-    theirs = [row for row in published() if (row.table, row.metric) == (study.name, study.metric)]
+    name = study.published or study.name
+    theirs = [row for row in published() if (row.table, row.metric) == (name, study.metric)]
     found: dict[Column, dict[str, Cell]] = {}  # the cells of each by task
     for index, variant in enumerate(study.variants):
         for detail, by_task in _our_columns(index, members).items():

@@ -98,7 +98,7 @@ def maze_of(run: OnlineRun) -> Maze:
     environment = run.task.env.unwrapped
     if not isinstance(environment, FourRooms):
         raise InputError(
-            f"The heat map needs a run in phimu/FourRooms-v0, not one in {run.task.name}."
+            f"This needs a run in phimu/FourRooms-v0 or the like, not one in {run.task.name}."
         )
     return environment.maze
 
@@ -153,6 +153,8 @@ def sampling_floor(maze: Maze, base: BaseMeasure, truth: np.ndarray) -> float:
 def panels(run: OnlineRun, seed: int = 0) -> list[Panel]:
     """Four (s, a): open floor, beside a wall, towards a doorway, beside the boundary."""
     maze, base, rng = maze_of(run), base_measure(run), np.random.default_rng(seed)
+    if maze.walls != "cross":
+        raise InputError(f"The heat map is of four rooms, and {run.task.name} has none.")
     size, half = maze.size, maze.wall_thickness / 2
     door = maze.door_positions[0] * size
     named = [

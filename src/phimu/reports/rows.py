@@ -20,7 +20,7 @@ from phimu.errors import InputError
 from phimu.runs.directory import CONFIG, MANIFEST, RunDirectory, read_config, sessions
 from phimu.runs.json_form import config_hash, to_json
 from phimu.runs.log import read_metrics
-from phimu.studies.tables import WINDOW
+from phimu.studies.study import WINDOW
 
 # Settings of a schedule that do not change what is learned.
 OBSERVING = {"evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every"}

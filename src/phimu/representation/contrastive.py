@@ -175,6 +175,10 @@ class Contrastive:
             return phi
         return lambda observation, action: phi(seen(observation), action)
 
+    def unnormalised_phi(self, state: ContrastiveState) -> Phi:
+        """The same network without LayerNorm and output function, for the bonus."""
+        return self._read(state, state.slow.phi.unnormalised)
+
     def update(
         self,
         state: ContrastiveState,

@@ -34,10 +34,20 @@ class FeatureMap(eqx.Module):
 
     def __call__(self, observation: jax.Array, beside: jax.Array | None = None) -> jax.Array:
         """Of [B, D]; beside the observation phi has the action, mu what it is told of s'."""
+        return OUTPUTS[self.output](self.gain * self.network(self._inputs(observation, beside)))
+
+    def unnormalised(self, observation: jax.Array, beside: jax.Array) -> jax.Array:
+        """The same layers without LayerNorm and without the output function.
+
+        What those divide by grows away from the data, and with it what this gives.
+        """
+        return self.gain * self.network.without_norm(self._inputs(observation, beside))
+
+    def _inputs(self, observation: jax.Array, beside: jax.Array | None) -> jax.Array:
         inputs = observation if self.fourier is None else self.fourier(observation)
         if beside is not None:
             inputs = jnp.concatenate([inputs, beside], axis=-1)
-        return OUTPUTS[self.output](self.gain * self.network(inputs))
+        return inputs
 
 
 class Features(eqx.Module):

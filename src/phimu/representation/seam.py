@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
@@ -13,7 +14,8 @@ Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B
 class Representation(Protocol):
     """A frozen dataclass of settings; its state is a pytree that no planner is ever handed.
 
-    Where it has a density, `log_ratio(state, phi, next_observation)` is log P(s'|s,a)/p(s').
+    Where it has a density, `log_ratio(state, phi, next_observation)` is log P(s'|s,a)/p(s'). Where
+    something in it normalises phi, `unnormalised_phi(state)` is the function without that.
     """
 
     @property
@@ -38,3 +40,18 @@ class Representation(Protocol):
 
     def phi(self, state: Any) -> Phi:
         """The function that the planner reads."""
+
+
+def bonus_input(representation: Any, name: str, state: Any) -> Phi:
+    """What the bonus is of: `Elliptical.bonus_features` says what each name means."""
+    phi = representation.phi(state)
+    if name == "unnormalised_phi":
+        own = getattr(representation, "unnormalised_phi", None)
+        return phi if own is None else own(state)
+    if name == "unit_phi":
+        return lambda s, a: _unit(phi(s, a))
+    return phi
+
+
+def _unit(phi: jax.Array) -> jax.Array:
+    return phi / jnp.maximum(jnp.linalg.norm(phi, axis=-1, keepdims=True), 1e-12)

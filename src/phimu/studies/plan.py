@@ -24,7 +24,8 @@ from phimu.runs.lock import locked
 from phimu.runs.provenance import command_line
 from phimu.session import Order, data_of
 from phimu.settings import names, override, read
-from phimu.studies.tables import STUDIES, TASK_TITLES, Study, Variant
+from phimu.studies.study import Study, Variant
+from phimu.studies.tables import STUDIES, TASK_TITLES
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Run:
     path: Path
     heat_map: bool = False
     """Whether `phimu heatmap` scores it in the end."""
+    moments: tuple[int, ...] = ()
+    """Steps at which `phimu exploration` looks at it."""
 
     @property
     def config(self) -> RunConfig:
@@ -72,9 +75,15 @@ class Run:
     def next_command(self) -> list[str] | None:
         """The arguments of `phimu` that bring it on; None if it is finished."""
         step, facts = self.saved()
-        if step < self.steps or (step == self.steps and facts.get("evaluation_due")):
-            steps = str(self.order.steps)
-            return ["resume", str(self.path), "--steps", steps, "--threads", "1", "--quiet"]
+        looked_at = _looked_at(self.path) if self.moments else set()
+        for moment in (*self.moments, self.steps):
+            if moment > self.steps:
+                continue
+            if step < moment or (step == moment and facts.get("evaluation_due")):
+                steps = str(self.order.steps - (self.steps - moment))
+                return ["resume", str(self.path), "--steps", steps, "--threads", "1", "--quiet"]
+            if step == moment and moment in self.moments and moment not in looked_at:
+                return ["exploration", str(self.path)]
         if self.heat_map and _scored_step(self.path) < self.steps:
             return ["heatmap", str(self.path)]
         return None
@@ -85,6 +94,15 @@ def _scored_step(path: Path) -> int:
         return int(json.loads((path / "scores.json").read_bytes())["step"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
+
+
+def _looked_at(path: Path) -> set[int]:
+    """The moments that `phimu exploration` has written down."""
+    try:
+        moments = json.loads((path / "exploration.json").read_bytes())["moments"]
+        return {int(moment["step"]) for moment in moments}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def find_study(name: str) -> Study:
@@ -128,7 +146,7 @@ def expand(
         order = replace(order, config=replace(order.config, seed=seed))
         path = order.config.path(runs, suite)
         heat_map = study.metric == "total_variation_free"
-        planned.append(Run(number, task, variant.label, order, path, heat_map))
+        planned.append(Run(number, task, variant.label, order, path, heat_map, study.moments))
     _refuse_twins(planned)
     return planned
 
@@ -140,7 +158,7 @@ def _first(
     chosen = _settings(study, variant, settings)
     name = variant.preset or study.preset
     about = {"preset": name, "study": study.name, "variant": variant.label}
-    options = dict(study.options)
+    options = study.options_of(task)
     if study.offline:
         source = task if is_source(task) else f"d4rl:{data / task}.hdf5"
         logged = opened(source)

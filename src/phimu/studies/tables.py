@@ -3,56 +3,13 @@
 Published scores are in `phimu.reports.published`, under the same names of studies, tasks, methods.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-WINDOW = 10_000  # environment steps, or updates, before the end that a score is the mean of
+from phimu.studies.exploration import EXPLORATION
+from phimu.studies.study import Study, Variant
 
-Metric = Literal["return", "score", "total_variation_free"]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a study: an agent, and how it differs from its preset."""
-
-    label: str
-    agent: str
-    """As `phimu train --agent` names it."""
-    settings: tuple[tuple[str, Any], ...] = ()
-    """Fields of the agent's settings and what they are set to."""
-    published_method: str | None = None
-    """What the paper calls it, or a peer's table; None if nobody printed it."""
-    preset: str | None = None
-    """If another than the study's."""
-
-
-@dataclass(frozen=True)
-class Study:
-    """A table, an ablation or a figure: every variant on every task with every seed."""
-
-    name: str
-    title: str
-    tasks: tuple[str, ...]
-    """Gymnasium ids; of logged data the names of D4RL's files, without .hdf5."""
-    variants: tuple[Variant, ...]
-    preset: str
-    """With the paper's hyperparameters; any other of `phimu agents` can be asked for."""
-    steps: int = 200_000
-    """Environment steps; of logged data, updates of the policy."""
-    seeds: int = 4
-    metric: Metric = "return"
-    """The mean return, or D4RL's score, of the evaluations within WINDOW of the end. The last kind
-    is of the maze, from the scores.json that `phimu heatmap RUN` writes; there less is better."""
-    options: tuple[tuple[str, bool | float | str], ...] = ()
-    """Constructor arguments of the task."""
-
-    @property
-    def offline(self) -> bool:
-        return self.metric == "score"
-
-
-# What the paper calls each task.
-TASK_TITLES = {
+# What the paper calls each of its tasks.
+_PAPER_TITLES = {
     "mbbl/HalfCheetah-v0": "HalfCheetah",
     "mbbl/Reacher-v0": "Reacher",
     "mbbl/HumanoidET-v0": "Humanoid-ET",
@@ -80,15 +37,21 @@ TASK_TITLES = {
     "walker_mixed": "walker2d-medium-replay-v0",
     "phimu/FourRooms-v0": "four-room maze",
 }
+TASK_TITLES = _PAPER_TITLES | {
+    "phimu/Serpentine-v0": "serpentine maze",
+    "MountainCarContinuous-v0": "MountainCarContinuous",
+    "dmc/cartpole-swingup_sparse-v0": "cartpole_swingup_sparse",
+    "dmc/pendulum-swingup-v0": "pendulum_swingup",
+}
 TASK_NOTES = {
     "hopper_medium_expert": (
         "D4RL's v0 file is the expert's data with medium-replay behind it, not with medium.",
     ),
 }
 
-_MBBL = tuple(task for task in TASK_TITLES if task.startswith("mbbl/"))
-_DMC = tuple(task for task in TASK_TITLES if task.startswith("dmc/"))
-_D4RL = tuple(task for task in TASK_TITLES if "/" not in task)
+_MBBL = tuple(task for task in _PAPER_TITLES if task.startswith("mbbl/"))
+_DMC = tuple(task for task in _PAPER_TITLES if task.startswith("dmc/"))
+_D4RL = tuple(task for task in _PAPER_TITLES if "/" not in task)
 _DENSE = ("dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/hopper-hop-v0")
 _WITH_SPARSE = ("dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/walker-run-sparse-v0")
 _UCB_M = "CTRL-UCBM (2-layer)"
@@ -234,4 +197,4 @@ _ALL = (
         options=(("random_start", True),),
     ),
 )
-STUDIES = {study.name: study for study in _ALL}
+STUDIES = {study.name: study for study in (*_ALL, *EXPLORATION)}

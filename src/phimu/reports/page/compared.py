@@ -10,13 +10,16 @@ from phimu.reports.page.runs import Anchors, links, title
 from phimu.reports.published import Published, published
 from phimu.reports.rows import Result, configurations
 from phimu.reports.statistics import Estimate
-from phimu.studies.tables import STUDIES, WINDOW, Study
+from phimu.studies.exploration import EXPLORATION
+from phimu.studies.study import WINDOW, Study
+from phimu.studies.tables import STUDIES
 
 NORMALISED = (
     "Scores are normalised: on MBBL's tasks 0 is a random policy and 1 MBBL's SAC, DM Control's "
     "returns are divided by 1000, D4RL's scores by 100."
 )
 NONE = tag("td", NOT_RUN, class_="none")
+ABLATIONS = ("ablation-", "small-")
 
 
 def study_section(found: Table, anchors: Anchors) -> Html:
@@ -34,7 +37,7 @@ def study_section(found: Table, anchors: Anchors) -> Html:
         _settings(found),
         [_statistics(each, f"{study.name}-{i}") for i, each in enumerate(aggregates(found))],
         None
-        if study.name.startswith("ablation")
+        if study.name.startswith(ABLATIONS)
         else _details(study.name, study.metric, study.steps, study.tasks, ()),
         id=study.name,
     )
@@ -43,6 +46,9 @@ def study_section(found: Table, anchors: Anchors) -> Html:
 def _lead(study: Study) -> str:
     if study.name.startswith("ablation"):
         return "CTRL-UCBM as in Table 2, with one setting changed."
+    if study in EXPLORATION:
+        beside = "" if study.published is None else " Beside it the paper's own ablation."
+        return f"Our tasks: {study.seeds} seeds, {thousands(study.steps)} decisions.{beside}"
     what, clock, theirs = "return", "environment steps", f"{thousands(study.steps)} steps"
     if study.offline:
         what, clock, theirs = "D4RL's normalised score", "updates of the policy", "steps not stated"
