@@ -5,6 +5,7 @@ run is there: `record` adds the moment to the run's exploration.json. Visits are
 """
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,13 +120,14 @@ def film_strip(path: Path, moments: list[Moment], maze: Maze, title: str) -> Non
     size = (2.5 * len(moments) + 1.2, 2.6 * rows + 0.8)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, len(moments), sharex=True, sharey=True, squeeze=False)
-    counted = LogNorm(1, max(2, *(int(moment.visits.max()) for moment in moments)))
+    # From half a visit on, so that a single one is not as white as none.
+    counted = LogNorm(0.5, max(2, *(int(moment.visits.max()) for moment in moments)))
     for axes, moment in zip(grid[0], moments, strict=True):
         seen = np.where(moment.visits > 0, moment.visits, np.nan)
         image = _draw(axes, seen, counted, maze)
         axes.set_title(f"{moment.step:,} steps", fontsize=11, weight="bold")
     grid[0, 0].set_ylabel("visits", fontsize=11)
-    figure.colorbar(image, ax=grid[0], shrink=0.8)
+    figure.colorbar(image, ax=grid[0], shrink=0.8, format="{x:,.0f}").minorticks_off()
     if drawn:
         # Not larger than most: a few cells far from all data would make the others look alike.
         values = np.concatenate([each[~np.isnan(each)] for each in drawn])
@@ -135,7 +137,7 @@ def film_strip(path: Path, moments: list[Moment], maze: Maze, title: str) -> Non
             image = _draw(axes, blank if moment.bonus is None else moment.bonus, scale, maze)
         grid[1, 0].set_ylabel("bonus", fontsize=11)
         figure.colorbar(image, ax=grid[1], shrink=0.8)
-    figure.suptitle(title, fontsize=12, weight="bold")
+    figure.suptitle("\n".join(textwrap.wrap(title, 24 * len(moments))), weight="bold")
     figure.supxlabel("White: never visited. Walls are black.", fontsize=9.5, color=GREY)
     save(figure, path)
 
