@@ -1,9 +1,12 @@
 """phimu: reinforcement learning on learned linear-MDP representations (CTRL, ICML 2022).
 
-Names are imported when first used, so that `import phimu` and `phimu --help` are instant.
+Names are imported when first used, so that `import phimu` and `phimu --help` are instant. Our tasks
+are known to Gymnasium from then on: `gymnasium.make("mbbl/HalfCheetah-v0")`.
 """
 
 import importlib
+
+from phimu.registration import register_tasks
 
 _HOMES = {
     "Ctrl": "phimu.model:CtrlModel",
@@ -20,6 +23,9 @@ _HOMES = {
     "callbacks": "phimu.callbacks",
 }
 __all__ = list(_HOMES)
+
+
+register_tasks()
 
 
 def __getattr__(name: str) -> object:
