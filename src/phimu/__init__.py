@@ -13,7 +13,7 @@ _HOMES = {
     "Sac": "phimu.model:SacModel",
     "Offline": "phimu.model:OfflineModel",
     "Model": "phimu.model:Model",
-    "evaluate": "phimu.evaluation.episodes:evaluate",
+    "evaluate": "phimu.evaluation.own_range:evaluate",
     "learn_features": "phimu.features:learn_features",
     "open_set": "phimu.data.sets.opening:open_set",
     "from_arrays": "phimu.data.sets.arrays:from_arrays",
