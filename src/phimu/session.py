@@ -60,8 +60,8 @@ def new_run(
         return OfflineRun(config.settings, config.dataset.spec, config.schedule, config.seed, data)
     if task is None and config.environment is not None:
         raise InputError(
-            f"This model learned in {config.environment}, which {config.task} alone does not make: "
-            "load it in Python with that environment as env."
+            f"This model learned in {config.environment}, which its id alone does not make: load "
+            "it in Python with that environment as env."
         )
     if task is None:
         task = open_tasks(config.task, config.envs, **config.task_options)
