@@ -1,11 +1,10 @@
 """A model is evaluated in what it was given, and goes on in nothing else without being told."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 from gymnasium.utils import RecordConstructorArgs
@@ -16,6 +15,7 @@ from phimu import InputError, Model, Offline, Sac, from_arrays
 from phimu.cli import main
 from phimu.environments.given import copy_of, describe
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SMALL = {"actor_sizes": (8,), "critic_width": 8, "batch_size": 8, "learning_starts": 20}
 PENDULUM = "Pendulum-v1"
 
@@ -46,15 +46,6 @@ class PaysOnRecord(gymnasium.RewardWrapper, RecordConstructorArgs):
 
     def reward(self, reward: Any) -> float:
         return self.wage
-
-
-@pytest.fixture(autouse=True, scope="module")
-def whole_runs() -> Iterator[None]:
-    """Most of the time goes into compiling, not running."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def pendulum(**options: Any) -> gymnasium.Env:

@@ -2,12 +2,10 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ from phimu import Ctrl, InputError, Model, Offline, Sac, from_arrays
 from phimu.export import Exported, npz_bytes, steps_of
 from phimu.normalisation import Acting, AsIs
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 ROOT = Path(__file__).parents[1]
 TINY = {"actor_sizes": (8, 8), "critic_width": 8, "batch_size": 8}
 FEATURES = {"feature_dim": 8, "feature_sizes": (8,), "negatives": 4}
@@ -35,15 +34,6 @@ class Blocks(gymnasium.Env):
     def step(self, action: np.ndarray) -> tuple:
         seen = self.np_random.normal(5, 20, (2, 3)).astype(np.float32)
         return seen, float(action.sum()), False, bool(self.np_random.uniform() < 0.1), {}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def whole_runs() -> Iterator[None]:
-    """Most of the time goes into compiling, not running."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def logged() -> Any:

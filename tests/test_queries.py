@@ -1,11 +1,9 @@
 """What models can be asked: own ranges, normalised densities, and one meaning of each word."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from phimu import Contrastive, Ctrl, InputError, Model, Offline, Sac, from_array
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential, Linear
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 TINY = {
     "actor_sizes": (8,),
     "critic_width": 8,
@@ -30,22 +29,13 @@ WORDS = {*PAIR, "mu", "temperature", "density_ratio"}
 DENSITY = {"phi", "mu", "temperature", "density_ratio", "log_z", "q_value"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def whole_runs() -> Iterator[None]:
-    """Most of the time goes into compiling, not running."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
-def logged() -> Any:
-    """Walks whose actions lie in [0, 4]."""
+def logged(spread: float | None = None) -> Any:
+    """Walks whose actions lie in [0, 4]: all over it, or around 2 with this deviation."""
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.normal(size=(61, 3)), axis=0)
     return from_arrays(
         observation=walk[:-1],
-        action=rng.uniform(0, 4, (60, 1)),
+        action=rng.uniform(0, 4, (60, 1)) if spread is None else rng.normal(2, spread, (60, 1)),
         reward=rng.normal(size=60),
         next_observation=walk[1:],
         terminated=np.zeros(60, bool),
@@ -55,12 +45,12 @@ def logged() -> Any:
     )
 
 
-def make(name: str) -> Model:
+def make(name: str, data: Any = None, **more: Any) -> Model:
     if name == "ctrl-ucb-l":  # the linear ratio
         return Ctrl("Pendulum-v1", "l", **ONLINE).learn(40)
     if name.startswith("ctrl-ucb"):
         loss = "binary" if name.endswith("binary") else "ranking"
-        more = {"levels": (0.5, 1.0)} if name.endswith("blurred") else {}
+        more |= {"levels": (0.5, 1.0)} if name.endswith("blurred") else {}
         return Ctrl("Pendulum-v1", **ONLINE, loss=loss, **more).learn(40)
     if name == "sac":
         small = {key: ONLINE[key] for key in ("actor_sizes", "critic_width", "learning_starts")}
@@ -72,7 +62,7 @@ def make(name: str) -> Model:
         del settings["representation_updates"]
     if name == "cpc":
         settings |= {"embedding_sizes": (8,), "embedding_dim": 4}
-    return Offline(logged(), name, **settings | {"batch_size": 8}).learn(5)
+    return Offline(data or logged(), name, **settings | {"batch_size": 8} | more).learn(5)
 
 
 MODELS: dict[str, Model] = {}
@@ -251,7 +241,8 @@ def test_the_learned_ratio_does_not_integrate_to_one_by_itself() -> None:
     raw = np.exp(model.run.learner.query("log_ratio", np.float32(o), inside(model, a), stored))
     assert not 0.5 < raw.mean() < 2
     np.testing.assert_allclose(np.exp(model.log_z(o, a)).mean(), raw.mean(), rtol=0.5)
-    assert model.density_ratio(o, a, stored).mean() == pytest.approx(1, abs=0.2)
+    # A third of p are the warm-up's points, so that over the others it can be 1.5 at most.
+    assert 0.5 < model.density_ratio(o, a, stored).mean() <= 1.5
 
 
 def test_the_base_measure_is_kept_until_the_model_learns_on(tmp_path: Path) -> None:
@@ -276,13 +267,17 @@ def test_without_its_data_a_model_has_no_density(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.density_ratio(o, a, o), made.density_ratio(o, a, o))
 
 
-@pytest.mark.parametrize("model", ["ctrl-lcb", "brac", "cpc"], indirect=True)
-def test_the_behaviour_is_a_density_in_the_own_range(model: Model) -> None:
+@pytest.mark.parametrize("name", ["ctrl-lcb", "brac", "cpc"])
+def test_the_behaviour_is_a_density_in_the_own_range(name: str) -> None:
+    """Of data whose actions stay clear of the ends, where the clone's density is cut off."""
+    more = {"behaviour_updates": 200, "behaviour_learning_rate": 1e-2}
+    model = make(name, logged(spread=0.3), **more)
     o, _ = pairs(model, 3)
     grid = np.linspace(0, 4, 4_001)[:, None]
     for each in o:
         density = np.exp(model.behaviour(np.tile(each, (len(grid), 1)), grid))
-        assert np.trapezoid(density, grid[:, 0]) == pytest.approx(1, abs=0.02)
+        assert np.trapezoid(density, grid[:, 0]) == pytest.approx(1, abs=0.01)
+        assert 1 < grid[density.argmax(), 0] < 3
 
 
 @pytest.mark.parametrize("version", ["m", "l"])

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import gymnasium
-import numpy as np
 
 from phimu.agents import preset as preset_of
 from phimu.callbacks import Callback, Moment, callbacks_of, go_on, told_of_a_break
@@ -43,7 +42,6 @@ class Model(Queries):
     history: History  # what was measured while it learned, a row every `log_every` steps
     _given: Given | None = None  # what it learns in; on logged data, what it was given to act in
     _preset: str | None = None
-    _calls = 0  # of `predict`
     _family = ""  # what the names of the agents that it loads begin with
 
     def __init__(
@@ -136,41 +134,6 @@ class Model(Queries):
         if path is not None:
             save(figure, Path(path))
         return figure
-
-    def predict(
-        self,
-        observation: np.ndarray,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, Any]:
-        """The action for one observation or a batch, in the range of the environment or data."""
-        del episode_start
-        run, dataset = self.run, self.config.dataset
-        shape: tuple[int, ...] = (run.learner.spec.observation_dim,)
-        if isinstance(run, OnlineRun):
-            shape = run.task.env.observation_space.shape or ()
-        given = np.asarray(observation, np.float32)
-        batched = given.shape[1:] == shape
-        if not batched and given.shape != shape:
-            raise InputError(
-                f"observation has shape {given.shape}: give {shape}, or a batch of them."
-            )
-        if batched and not len(given):
-            space = run.task.env.action_space if isinstance(run, OnlineRun) else None
-            shape = (run.learner.spec.action_dim,) if space is None else space.shape or ()
-            return np.zeros((0, *shape), np.float32 if space is None else space.dtype), state
-        self._calls += 1
-        flat = given.reshape(-1, int(np.prod(shape)))
-        if deterministic:
-            actions = run.learner.mode()(flat)
-        else:
-            actions = run.learner.act(flat, self._calls, mixed=False)
-        if isinstance(run, OnlineRun):
-            actions = np.stack([run.task.to_env_action(action) for action in actions])
-        elif dataset is not None:
-            actions = dataset.to_own_range(actions)
-        return (actions if batched else actions[0]), state
 
     def evaluate(
         self, episodes: int = 10, seed: int = 0, env: Environment | None = None
@@ -300,12 +263,6 @@ class Model(Queries):
             raise InputError(f"{path} was trained {own}: load it with {other}.")
         if not config.agent.startswith(cls._family):
             raise InputError(f"{path} holds the agent {config.agent}, not one of {cls.__name__}.")
-
-    def estimates(self) -> dict[str, float]:
-        """The critic's value of the policy and the penalties, on the data: no episode is run."""
-        if not isinstance(self.run, OfflineRun):
-            raise InputError("estimates are for models that learn from data: use evaluate.")
-        return self.run.estimates()
 
 
 def _logged(source: Source) -> LoggedDataset | None:

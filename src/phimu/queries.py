@@ -1,4 +1,4 @@
-"""What a model can be asked besides an action; each word means the same for every model.
+"""What a model can be asked: for an action, and more; each word means the same for every model.
 
 With f = exp(<phi, mu> / temperature), or f = <phi, mu> for the linear ratio, the learned transition
 is P(s'|s,a) = p(s') f / Z, and
@@ -13,6 +13,7 @@ Observations are batches as the environment or data has them, and so are actions
 as `predict` gives them.
 """
 
+import math
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,39 @@ class Queries:
     config: RunConfig
     run: Run
     _base: tuple[int, BaseMeasure] | None = None  # and the step that it is of
+    _calls = 0  # of `predict`
+
+    def predict(
+        self,
+        observation: np.ndarray,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, Any]:
+        """The action for one observation or a batch, in the range of the environment or data."""
+        del episode_start
+        run, (shape, of_action) = self.run, self._shapes
+        given = np.asarray(observation, np.float32)
+        batched = given.shape[1:] == shape
+        if not batched and given.shape != shape:
+            raise InputError(
+                f"observation has shape {given.shape}: give {shape}, or a batch of them."
+            )
+        kind = run.task.env.action_space.dtype if isinstance(run, OnlineRun) else np.float32
+        if batched and not len(given):
+            return np.zeros((0, *of_action), kind), state
+        self._calls += 1
+        flat = given.reshape(-1, math.prod(shape))
+        if deterministic:
+            actions = run.learner.mode()(flat)
+        else:
+            actions = run.learner.act(flat, self._calls, mixed=False)
+        if not np.isfinite(actions).all():
+            raise InputError(
+                "The action is not finite, for the observation or a weight of the policy is not."
+            )
+        own = self.action_range.outward(actions).astype(kind).reshape(-1, *of_action)
+        return (own if batched else own[0]), state
 
     def phi(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """The features phi(s, a) that the planner reads: [B, d]."""
@@ -95,10 +129,16 @@ class Queries:
     def behaviour(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         """log b(a|s), the log density of the cloned behaviour policy: [B].
 
-        It is per unit of the action's own range.
+        It is per unit of the action's own range, whose outermost thousandth counts as its border.
         """
         logs = self._of_pairs("behaviour_log_density", observation, action)
         return logs - np.float32(self.action_range.log_volume)
+
+    def estimates(self) -> dict[str, float]:
+        """The critic's value of the policy and the penalties, on the data: no episode is run."""
+        if not isinstance(self.run, OfflineRun):
+            raise InputError("estimates are for models that learn from data: use evaluate.")
+        return self.run.estimates()
 
     @property
     def action_range(self) -> ActionRange:
@@ -157,6 +197,9 @@ class Queries:
         return np.concatenate(found)
 
     def _ask(self, name: str, *arrays: np.ndarray) -> np.ndarray:
+        if arrays and not len(arrays[0]):  # nothing of one row's answer: of its other sizes
+            one = [np.zeros((1, *each.shape[1:]), np.float32) for each in arrays[:2]]
+            return self.run.learner.query(name, *one, *arrays[2:])[:0]
         return self.run.learner.query(name, *arrays)
 
     def _check(self, name: str) -> None:
