@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from phimu import Ctrl, InputError, Model, Offline, Sac, from_arrays
+from phimu import Ctrl, InputError, Model, Offline, Sac, from_arrays, open_set
 
 SMALL = {
     "feature_dim": 4,
@@ -20,19 +20,19 @@ SMALL = {
 }
 
 
-def swings(rows: int = 40, **more):
-    """Random pairs of Pendulum's sizes, with torques of [-2, 2]."""
+def swings(rows: int = 40, shift: float = 0.0, scale: float = 1.0, **more):
+    """Random pairs of Pendulum's sizes, with torques of [-2, 2], or `scale` times these."""
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.normal(size=(rows + 1, 3)), axis=0)
     return from_arrays(
         observation=walk[:-1],
-        action=rng.uniform(-2, 2, (rows, 1)),
-        reward=rng.normal(size=rows),
+        action=scale * rng.uniform(-2, 2, (rows, 1)),
+        reward=rng.normal(size=rows) + shift,
         next_observation=walk[1:],
         terminated=np.zeros(rows, bool),
         truncated=np.arange(rows) % 10 == 9,
-        action_low=[-2.0],
-        action_high=[2.0],
+        action_low=[-2.0 * scale],
+        action_high=[2.0 * scale],
         **more,
     )
 
@@ -45,13 +45,12 @@ def test_learns_predicts_in_the_datas_range_and_comes_back(tmp_path):
     assert actions.shape == (5, 1)
     one, _ = model.predict(observations[2], deterministic=True)
     np.testing.assert_allclose(one, actions[2], rtol=1e-5)
-    inside = model.run.policy()(observations)
-    np.testing.assert_allclose(actions, 2 * inside, rtol=1e-5)
+    np.testing.assert_allclose(actions, 2 * model.run.policy()(observations), rtol=1e-5)
     assert model.evaluate(episodes=1)["length"] == 200
     model.save(tmp_path)
     again = Offline.load(tmp_path, data=swings(task="Pendulum-v1"))
     np.testing.assert_array_equal(again.predict(observations, deterministic=True)[0], actions)
-    pairs = observations, inside
+    pairs = observations, actions
     np.testing.assert_array_equal(again.penalty(*pairs), model.penalty(*pairs))
     np.testing.assert_array_equal(again.q_value(*pairs), model.q_value(*pairs))
     for learner in (model, again):
@@ -71,6 +70,32 @@ def test_without_its_data_a_model_acts_but_does_not_learn(tmp_path):
         model.learn(1)
     with pytest.raises(InputError, match="names no environment"):
         model.evaluate()
+
+
+def test_load_refuses_other_data(tmp_path):
+    """As it does with a file whose checksum is another: learning would go on elsewhere."""
+    Offline(swings(), **SMALL).learn(1).save(tmp_path / "model")
+    for other in (swings(41), swings(shift=1.0)):
+        with pytest.raises(InputError, match=r"has sha256 .* but the model learned from"):
+            Offline.load(tmp_path / "model", data=other)
+        with pytest.raises(InputError, match="has sha256"):
+            Offline.load(tmp_path / "model", other)  # as the second argument too
+    with pytest.raises(InputError, match="actions of another range"):
+        Offline.load(tmp_path / "model", swings(scale=4.0))
+    assert Offline.load(tmp_path / "model", swings()).learn(1).num_timesteps == 2
+
+
+def test_a_file_is_opened_again_in_the_range_that_was_said(tmp_path):
+    data = swings()
+    columns = data.transitions._asdict() | {"action": data.action / 4}  # within [-1, 1] by chance
+    np.savez(tmp_path / "swings.npz", **columns)
+    opened = open_set(tmp_path / "swings.npz", action_low=-0.5, action_high=0.5)
+    model = Offline(opened, **SMALL).learn(1)
+    model.save(tmp_path / "model")
+    again = Offline.load(tmp_path / "model", tmp_path / "swings.npz")
+    for each in (model, again):
+        each.learn(2)
+    np.testing.assert_array_equal(again.predict(np.ones(3))[0], model.predict(np.ones(3))[0])
 
 
 def test_any_agent_on_logged_data_is_asked_alike(tmp_path):

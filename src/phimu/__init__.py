@@ -1,16 +1,19 @@
 """phimu: reinforcement learning on learned linear-MDP representations (CTRL, ICML 2022).
 
-Names are imported when first used, so that `import phimu` and `phimu --help` are instant.
+Names are imported when first used, so that `import phimu` and `phimu --help` are instant. Our tasks
+are known to Gymnasium from then on: `gymnasium.make("mbbl/HalfCheetah-v0")`.
 """
 
 import importlib
+
+from phimu.registration import register_tasks
 
 _HOMES = {
     "Ctrl": "phimu.model:CtrlModel",
     "Sac": "phimu.model:SacModel",
     "Offline": "phimu.model:OfflineModel",
     "Model": "phimu.model:Model",
-    "evaluate": "phimu.evaluation.episodes:evaluate",
+    "evaluate": "phimu.evaluation.own_range:evaluate",
     "learn_features": "phimu.features:learn_features",
     "open_set": "phimu.data.sets.opening:open_set",
     "from_arrays": "phimu.data.sets.arrays:from_arrays",
@@ -20,6 +23,9 @@ _HOMES = {
     "callbacks": "phimu.callbacks",
 }
 __all__ = list(_HOMES)
+
+
+register_tasks()
 
 
 def __getattr__(name: str) -> object:

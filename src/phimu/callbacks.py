@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from phimu.errors import InputError, NotFinite, at_least
-from phimu.evaluation.episodes import evaluate
 from phimu.training.measures import measured
 from phimu.training.streams import EVALUATE, stream
 
@@ -33,8 +32,8 @@ class Moment:
 
     @property
     def num_timesteps(self) -> int:
-        """`step`, as Stable-Baselines3 calls it."""
-        return self.step
+        """What `learn` counts: of updates, those of the policy."""
+        return self.model.num_timesteps
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -63,7 +62,7 @@ class Evaluate:
     """Steps."""
     episodes: int = 10
     env: Any = None
-    """A Gymnasium environment or id; if not given, what `model.evaluate` takes."""
+    """What `model.evaluate` takes."""
     save_best: str | Path | None = None
     """Where to save the model whenever an evaluation is the best so far."""
     best: float = field(default=-float("inf"), init=False)
@@ -76,10 +75,7 @@ class Evaluate:
         if run.kind != "train" or not moment.passed(self.every):  # or there is no policy yet
             return
         seed = int(stream(run.seed, EVALUATE, run.step).integers(2**31))
-        if self.env is None:
-            summary = model.evaluate(self.episodes, seed)
-        else:
-            summary = evaluate(run.policy(), self.env, self.episodes, seed).summary()
+        summary = model.evaluate(self.episodes, seed, self.env)
         model.history.append({"step": run.step, "kind": "evaluation", **summary})
         if summary["return"] > self.best:
             self.best = summary["return"]

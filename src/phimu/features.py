@@ -9,11 +9,13 @@ import numpy as np
 
 from phimu.confidence import Elliptical, EllipticalState
 from phimu.errors import InputError
+from phimu.inputs import rows_of
 from phimu.normalisation import RunningNormaliser, normalise_batch
 from phimu.representation.contrastive import Contrastive, ContrastiveState
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
 from phimu.representation.seam import bonus_input
+from phimu.training.base_measure import BaseMeasure, of_points
 from phimu.types import Batch, Feed, Spec
 
 # Ranking alone leaves the scale of each row free; a density wants it held at one.
@@ -31,7 +33,11 @@ NOVELTY = Elliptical(bonus_features="unnormalised_phi", bonus_kernel=(512, 0.45)
 
 
 class LearnedFeatures:
-    """What `learn_features` found; every method takes and gives NumPy arrays."""
+    """What `learn_features` found; every method takes and gives NumPy arrays.
+
+    The words mean what they mean of a model: see `phimu.queries`. Actions are as the arrays had
+    them.
+    """
 
     def __init__(
         self,
@@ -39,9 +45,11 @@ class LearnedFeatures:
         normaliser: RunningNormaliser,
         representation: ContrastiveState,
         metrics: dict[str, float],
+        spec: Spec,
+        base: BaseMeasure,
     ):
-        self.settings, self.metrics = settings, metrics
-        self._normaliser, self._representation = normaliser, representation
+        self.settings, self.metrics, self.spec = settings, metrics, spec
+        self._normaliser, self._representation, self._base = normaliser, representation, base
         self._confidence: EllipticalState | None = None
         self._elliptical = NOVELTY
 
@@ -50,25 +58,40 @@ class LearnedFeatures:
         return self._features("phi", observation, action)
 
     def _features(self, name: str, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        inputs = self._representation, self._normaliser, observation, action
+        states = rows_of("observation", observation, (self.spec.observation_dim,))
+        actions = rows_of("action", action, (self.spec.action_dim,), len(states))
+        inputs = self._representation, self._normaliser, states, actions
         return np.asarray(_features(self.settings, name, *inputs))
 
     def mu(self, next_observation: np.ndarray) -> np.ndarray:
-        """mu(s'), with the mean of one under p that the linear ratio has: [K, d]."""
-        slow = self._representation.slow
-        mu = slow.mu(self._normaliser(jnp.asarray(next_observation, jnp.float32)))
-        return np.asarray(mu if slow.mu_mean is None else mu / slow.mu_mean)
+        """mu(s'): [K, d]. Of the linear ratio it has a mean of one under p."""
+        following = self._normaliser(jnp.asarray(self._next(next_observation)))
+        return np.asarray(self.settings.mu(self._representation, following))
+
+    @property
+    def temperature(self) -> float:
+        """Of the exponential ratio; the linear one has none."""
+        return float(self.settings.temperature(self._representation))
 
     def density_ratio(
         self, observation: np.ndarray, action: np.ndarray, next_observation: np.ndarray
     ) -> np.ndarray:
-        """P(s'|s,a) / p(s') of every (s, a) [B] with every s' [K]: [B, K]."""
-        ratios = self.settings.log_ratio(
-            self._representation,
-            jnp.asarray(self.phi(observation, action)),
-            self._normaliser(jnp.asarray(next_observation, jnp.float32)),
-        )
-        return np.exp(np.asarray(ratios, np.float64))
+        """P(s'|s,a) / p(s') of every (s, a) [B] with every s' [K]: [B, K].
+
+        Its mean over s' of the base measure is one.
+        """
+        phi, following = self.phi(observation, action), self._next(next_observation)
+        log_z = self._base.log_mean_exp(partial(self._log_ratio, phi))
+        return np.exp(self._log_ratio(phi, following) - log_z[:, None])
+
+    def log_z(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
+        """log Z(s, a): [B]; 0 where the learned ratio has a mean of one without being divided."""
+        phi = self.phi(observation, action)
+        return self._base.log_mean_exp(partial(self._log_ratio, phi))
+
+    def base_measure(self) -> BaseMeasure:
+        """p(s') as points: the next observations given, or a sample of them if there are many."""
+        return self._base
 
     def fit_confidence(
         self, observation: np.ndarray, action: np.ndarray, elliptical: Elliptical = NOVELTY
@@ -84,8 +107,18 @@ class LearnedFeatures:
         """min(bonus_scale sqrt(phi' Sigma^-1 phi), 2): [B]."""
         if self._confidence is None:
             raise InputError("bonus needs data to measure from: call fit_confidence first.")
+        if self._elliptical.bonus_scale == 0:
+            raise InputError("bonus_scale is 0, so the bonus is 0 everywhere: give more than 0.")
         phi = self._features(self._elliptical.bonus_features, observation, action)
         return np.asarray(self._elliptical.bonus(self._confidence, jnp.asarray(phi)))
+
+    def _next(self, next_observation: np.ndarray) -> np.ndarray:
+        return rows_of("next_observation", next_observation, (self.spec.observation_dim,))
+
+    def _log_ratio(self, phi: np.ndarray, following: np.ndarray) -> np.ndarray:
+        seen = self._normaliser(jnp.asarray(following))
+        ratios = self.settings.log_ratio(self._representation, jnp.asarray(phi), seen)
+        return np.asarray(ratios, np.float64)
 
 
 def learn_features(
@@ -99,17 +132,11 @@ def learn_features(
     updates: int = 5_000,
     seed: int = 0,
 ) -> LearnedFeatures:
-    """Learn phi and mu of transitions [N, ...] by contrast; p is the data's distribution of s'."""
-    columns = {"observation": observation, "action": action, "next_observation": next_observation}
-    arrays = {name: _checked(name, value, len(observation)) for name, value in columns.items()}
-    width, next_width = (arrays[n].shape[1] for n in ("observation", "next_observation"))
-    if next_width != width:
-        raise InputError(
-            f"next_observation has {next_width} columns: give {width}, as observation has."
-        )
-    zeros = np.zeros(len(observation), np.float32)
-    rewards = zeros if reward is None else _checked("reward", reward, len(observation), ndim=1)
-    data = Batch(**arrays, reward=rewards, terminated=zeros, truncated=zeros)
+    """Learn phi and mu from transitions [N, ...] by noise contrastive estimation.
+
+    The base measure p is the data's own distribution of next observations.
+    """
+    data = _checked(observation, action, next_observation, reward)
     if settings.noise.random_share:
         raise InputError(
             f"random_share is {settings.noise.random_share}: arrays have no random trajectories "
@@ -126,20 +153,25 @@ def learn_features(
         batch = Batch(*(column[rows] for column in data))
         negatives = data.next_observation[others]
         state, metrics = _update(settings, state, normaliser, batch, negatives, seed, update)
-    return LearnedFeatures(
-        settings, normaliser, state, {name: float(value) for name, value in metrics.items()}
-    )
+    told = {name: float(value) for name, value in metrics.items()}
+    base = of_points(data.next_observation, np.random.default_rng(seed))
+    return LearnedFeatures(settings, normaliser, state, told, spec, base)
 
 
-def _checked(name: str, value: np.ndarray, rows: int, ndim: int = 2) -> np.ndarray:
-    array = np.asarray(value, np.float32)
-    if array.ndim != ndim or len(array) != rows or rows == 0:
-        wanted = "[N, size]" if ndim == 2 else "[N]"
-        raise InputError(f"{name} has shape {array.shape}: give a row per transition, {wanted}.")
-    if not np.isfinite(array).all():
-        row = int(np.argwhere(~np.isfinite(array))[0][0])
-        raise InputError(f"{name} is not finite in row {row}: drop or mend that transition.")
-    return array
+def _checked(observation: Any, action: Any, next_observation: Any, reward: Any) -> Batch:
+    """N > 0 transitions whose sizes agree."""
+    sizes = []
+    for name, given in (("observation", observation), ("action", action)):
+        shape = np.shape(given)
+        if len(shape) != 2 or 0 in shape:
+            raise InputError(f"{name} has shape {shape}: give a row per transition, [N, size].")
+        sizes.append(shape[1:])
+    states = rows_of("observation", observation, sizes[0])
+    actions = rows_of("action", action, sizes[1], len(states))
+    following = rows_of("next_observation", next_observation, sizes[0], len(states))
+    zeros = np.zeros(len(states), np.float32)
+    rewards = zeros if reward is None else rows_of("reward", reward, (), len(states))
+    return Batch(states, actions, rewards, following, terminated=zeros, truncated=zeros)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -166,6 +198,4 @@ def _features(
     observation: Any,
     action: Any,
 ) -> jax.Array:
-    observation = jnp.asarray(observation, jnp.float32)
-    phi = bonus_input(settings, name, state)
-    return phi(normaliser(observation), jnp.asarray(action, jnp.float32))
+    return bonus_input(settings, name, state)(normaliser(observation), action)

@@ -5,42 +5,43 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 import gymnasium
-import numpy as np
 
 from phimu.agents import preset as preset_of
 from phimu.callbacks import Callback, Moment, callbacks_of, go_on, told_of_a_break
 from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import is_source, open_set
 from phimu.data.sets.scores import normalised_score
-from phimu.environments.task import open_task
-from phimu.environments.vector import open_tasks
+from phimu.environments.given import Given, given
+from phimu.environments.given import Source as Environment
 from phimu.errors import InputError, at_least
 from phimu.evaluation.episodes import evaluate
+from phimu.evaluation.fitting import fitting
+from phimu.export import Exported, steps_of, write
 from phimu.history import History
+from phimu.queries import Queries
 from phimu.runs import checkpoint
 from phimu.runs.config import Dataset, RunConfig, load_config
-from phimu.runs.directory import RunDirectory, open_run
+from phimu.runs.directory import RunDirectory, open_run, sessions
 from phimu.runs.interrupts import deferrable_interrupts
 from phimu.runs.lock import locked
 from phimu.runs.progress import Progress
-from phimu.session import Run, new_run
+from phimu.session import new_run
 from phimu.settings import as_setting, override
 from phimu.training.measures import falls_on, measured, shown
 from phimu.training.offline import OfflineRun
 from phimu.training.online import OnlineRun
-from phimu.types import Spec
 
-Source = str | Path | gymnasium.Env | gymnasium.vector.VectorEnv | LoggedDataset
+Data = str | Path | LoggedDataset
+_DATA = (str, Path, LoggedDataset)
+Source = Environment | Data
 
 
-class Model:
+class Model(Queries):
     """An agent that learns in an environment or from logged data. See `Ctrl`, `Sac`, `Offline`."""
 
-    config: RunConfig
-    run: Run
     history: History  # what was measured while it learned, a row every `log_every` steps
+    _given: Given | None = None  # what it learns in; on logged data, what it was given to act in
     _preset: str | None = None
-    _calls = 0  # of `predict`
     _family = ""  # what the names of the agents that it loads begin with
 
     def __init__(
@@ -53,9 +54,9 @@ class Model:
         task_options: dict[str, Any] | None = None,
         **settings: Any,
     ):
-        """`source` is a Gymnasium id or environment, several in a `SyncVectorEnv`, or logged data:
-        what `phimu train` takes, or a dataset in memory (`from_arrays`). `settings` are the flags
-        of `phimu train`."""
+        """`source` is a Gymnasium id, an environment or a function that makes one, several in a
+        `SyncVectorEnv`, or logged data: what `phimu train` takes, or a dataset in memory
+        (`from_arrays`). `settings` are the flags of `phimu train`."""
         options = task_options or {}
         if isinstance(source, gymnasium.vector.VectorEnv):
             settings = {"envs": source.num_envs} | settings
@@ -69,10 +70,10 @@ class Model:
         else:
             environment: Any = source
             collection: Any = chosen.schedule.collection
-            tasks = open_tasks(environment, collection.envs, **options)
-            name = source if isinstance(source, str) else tasks[0].name
-            self.config = RunConfig(name, agent, *chosen, seed, options)
-            self.run = new_run(self.config, tasks)
+            self._given = found = given(environment, collection.envs, **options)
+            name, options, environment = found.described
+            self.config = RunConfig(name, agent, *chosen, seed, options, environment=environment)
+            self.run = new_run(self.config, found.tasks)
 
     def learn(
         self,
@@ -134,51 +135,45 @@ class Model:
             save(figure, Path(path))
         return figure
 
-    def predict(
-        self,
-        observation: np.ndarray,
-        state: Any = None,
-        episode_start: Any = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, Any]:
-        """The action for one observation or a batch, in the range of the environment or data."""
-        del episode_start
-        run, dataset = self.run, self.config.dataset
-        shape: tuple[int, ...] = (run.learner.spec.observation_dim,)
-        if isinstance(run, OnlineRun):
-            shape = run.task.env.observation_space.shape or ()
-        given = np.asarray(observation, np.float32)
-        batched = given.shape[1:] == shape
-        if not batched and given.shape != shape:
-            raise InputError(
-                f"observation has shape {given.shape}: give {shape}, or a batch of them."
-            )
-        if batched and not len(given):
-            space = run.task.env.action_space if isinstance(run, OnlineRun) else None
-            shape = (run.learner.spec.action_dim,) if space is None else space.shape or ()
-            return np.zeros((0, *shape), np.float32 if space is None else space.dtype), state
-        self._calls += 1
-        flat = given.reshape(-1, int(np.prod(shape)))
-        if deterministic:
-            actions = run.learner.mode()(flat)
-        else:
-            actions = run.learner.act(flat, self._calls, mixed=False)
-        if isinstance(run, OnlineRun):
-            actions = np.stack([run.task.to_env_action(action) for action in actions])
-        elif dataset is not None:
-            actions = dataset.to_own_range(actions)
-        return (actions if batched else actions[0]), state
+    def evaluate(
+        self, episodes: int = 10, seed: int = 0, env: Environment | None = None
+    ) -> dict[str, float]:
+        """Mean return and length of episodes in mode action.
 
-    def evaluate(self, episodes: int = 10, seed: int = 0) -> dict[str, float]:
-        """Mean return and length of episodes in mode action, on a fresh copy of a named task."""
-        if self.config.evaluation_task is None:
-            raise InputError("The data names no environment: there are only `estimates`.")
-        task = open_task(self.config.evaluation_task, **self.config.task_options)
-        summary = evaluate(self.run.policy(), task, episodes, seed).summary()
-        score = (
-            None if self.config.dataset is None else normalised_score(task.name, summary["return"])
-        )
+        They are run in `env`, an environment or a function that makes one; if not given, in another
+        of the kind that the model learns in, or that its data names.
+        """
+        found = self._evaluated_in(env)
+        try:
+            summary = evaluate(self.run.policy(), found.tasks[0], episodes, seed).summary()
+        finally:
+            found.close()
+        score = None
+        if self.config.dataset is not None:
+            score = normalised_score(found.tasks[0].name, summary["return"])
         return summary if score is None else summary | {"score": score}
+
+    def _evaluated_in(self, env: Environment | None) -> Given:
+        if env is not None:
+            found = given(env)
+        elif self._given is not None:
+            # A ready-made one that a model of logged data was given is used by nobody else.
+            taken = self._given.made or isinstance(self.run, OnlineRun)
+            found = self._given.once_more() if taken else self._given
+        elif self.config.evaluation_task is not None:
+            found = given(self.config.evaluation_task, **self.config.task_options)
+        else:
+            raise InputError(
+                "The data names no environment: give one as env, or ask for `estimates`."
+            )
+        return fitting(found, self.run, self.action_range)
+
+    def set_env(self, env: Environment) -> None:
+        """Learn on in another environment, with a new episode; on logged data, evaluate there."""
+        found = self._given = fitting(given(env, self.config.envs), self.run, self.action_range)
+        if isinstance(self.run, OnlineRun):
+            self.run.move_to(found.tasks)
+            self.config = self.config.in_environment(*found.described)
 
     def save(self, path: str | Path) -> None:
         """Write configuration, networks, optimisers and replay to a directory; not logged data."""
@@ -189,32 +184,68 @@ class Model:
             self.history.write(directory.metrics)  # before the checkpoint, as every log
             self.run.save(directory.checkpoints)
 
+    def export(self, path: str | Path) -> None:
+        """Write the policy, its mode action, so that it runs without phimu.
+
+        `policy.onnx` is an ONNX model, `policy.npz` plain arrays: see docs/export.md. Observations
+        and actions are as the environment or data has them.
+        """
+        about = {"agent": self.config.agent, "task": self.config.task, "step": self.run.step}
+        steps = steps_of(self.run.learner.acting, self.action_range)
+        write(Path(path), Exported(steps, *self._shapes, about))
+
     @classmethod
     def load(
         cls,
         path: str | Path,
-        env: gymnasium.Env | gymnasium.vector.VectorEnv | None = None,
-        data: str | Path | LoggedDataset | None = None,
+        env: Environment | Data | None = None,
+        data: Data | None = None,
     ) -> Self:
         """A saved model, or a run of `phimu train`.
 
-        `env` is for a task that has no Gymnasium id; with its `data` a model that learned from
-        logged data can go on learning.
+        `env` is what it goes on learning in: to be given where that has no Gymnasium id or was
+        wrapped. With its `data` a model that learned from logged data can go on learning.
         """
         config = load_config(Path(path))
         cls._refuse(path, config)
-        if config.dataset is not None and isinstance(data, str | Path):
-            data = open_set(data, config.dataset.sha256)
+        if config.dataset is not None and data is None and isinstance(env, _DATA):
+            env, data = None, env  # the second argument is what it learns from
         saved = checkpoint.load(RunDirectory(Path(path)).checkpoints)
         if saved is None:
             raise InputError(f"{path} has no checkpoint to load.")
         model = cls.__new__(cls)
         model.config = config
-        task = None if env is None else open_tasks(env, config.envs)
-        model.run = new_run(config, task, data if isinstance(data, LoggedDataset) else None)
+        model._preset = (sessions(Path(path)) or [{}])[0].get("preset")
+        environment: Any = env
+        if config.dataset is not None:
+            model.run = new_run(config, data=config.dataset.again(data))
+            if env is not None:
+                model.set_env(environment)
+        else:
+            if env is not None:
+                model._given = given(environment, config.envs)
+            elif config.environment is None:
+                model._given = given(config.task, config.envs, **config.task_options)
+            if model._given is not None:
+                model.config = config.in_environment(*model._given.described)
+            # Where there is none, it says what must be given.
+            model.run = new_run(model.config, model._given and model._given.tasks)
         model.run.restore(saved, print)
         model.history = History.read(RunDirectory(Path(path)).metrics, saved.step)
         return model
+
+    @property
+    def num_timesteps(self) -> int:
+        """What `learn` counts: environment steps so far; on logged data, updates of the policy."""
+        run = self.run
+        return max(0, run.step - run.preparation) if isinstance(run, OfflineRun) else run.step
+
+    def __repr__(self) -> str:
+        config = self.config
+        facts = [config.environment or config.task, f"agent={config.agent!r}"]
+        facts += [] if self._preset is None else [f"preset={self._preset!r}"]
+        facts += [f"seed={config.seed}", f"num_timesteps={self.num_timesteps}"]
+        return f"{type(self).__name__.removesuffix('Model') or 'Model'}({', '.join(facts)})"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise InputError(
@@ -233,60 +264,6 @@ class Model:
         if not config.agent.startswith(cls._family):
             raise InputError(f"{path} holds the agent {config.agent}, not one of {cls.__name__}.")
 
-    # Queries, for [B, ...] pairs, actions in [-1, 1]
-
-    def q_value(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """Q(s, a): [B]."""
-        return self._query("q_value", observation, action)
-
-    def phi(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """The features the planner reads: [B, d]."""
-        return self._query("phi", observation, action)
-
-    def bonus(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """CTRL-UCB's exploration bonus: [B]."""
-        return self._query("bonus", observation, action)
-
-    def penalty(self, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-        """CTRL-LCB's elliptical penalty: [B]."""
-        return self._query("penalty", observation, action)
-
-    def density_ratio(
-        self, observation: np.ndarray, action: np.ndarray, next_observation: np.ndarray
-    ) -> np.ndarray:
-        """P(s'|s,a) / p(s') of every pair [B] with every next observation [K]: [B, K]."""
-        return np.exp(self._query("log_ratio", observation, action, next_observation))
-
-    def estimates(self) -> dict[str, float]:
-        """The critic's value of the policy and the penalties, on the data: no episode is run."""
-        if not isinstance(self.run, OfflineRun):
-            raise InputError("estimates are for models that learn from data: use evaluate.")
-        return self.run.estimates()
-
-    def _query(self, name: str, *arrays: np.ndarray) -> np.ndarray:
-        if not hasattr(self.run.agent, name):
-            asked = "density_ratio" if name == "log_ratio" else name
-            raise InputError(f"{self.config.agent} has no {asked}.")
-        return self.run.learner.query(name, *_checked(self.run.learner.spec, arrays))
-
-
-def _checked(spec: Spec, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """[B, ...] observations, as many actions, and any number of next observations."""
-    found: list[np.ndarray] = []
-    sizes = (spec.observation_dim, spec.action_dim, spec.observation_dim)
-    for name, size, given in zip(
-        ("observation", "action", "next_observation"), sizes, arrays, strict=False
-    ):
-        array = np.asarray(given, np.float32)
-        if array.ndim != 2 or array.shape[1] != size:
-            raise InputError(f"{name} has shape {array.shape}: give a batch [B, {size}].")
-        found.append(array)
-    if len(found[0]) != len(found[1]):
-        raise InputError(
-            f"There are {len(found[0])} observations and {len(found[1])} actions: give pairs."
-        )
-    return found
-
 
 def _logged(source: Source) -> LoggedDataset | None:
     """The dataset, where the source is one."""
@@ -302,7 +279,7 @@ class SacModel(Model):
 
     _family = "sac"
 
-    def __init__(self, env: str | gymnasium.Env, *rest: Any, **named: Any):
+    def __init__(self, env: Environment, *rest: Any, **named: Any):
         super().__init__(env, "sac", *rest, **named)
 
 
@@ -311,7 +288,7 @@ class CtrlModel(Model):
 
     _family = "ctrl-ucb"
 
-    def __init__(self, env: str | gymnasium.Env, version: str = "m", *rest: Any, **named: Any):
+    def __init__(self, env: Environment, version: str = "m", *rest: Any, **named: Any):
         if version not in ("m", "l"):
             raise InputError(f"version is {version!r}: choose 'm' (two-layer) or 'l' (linear).")
         super().__init__(env, f"ctrl-ucb-{version}", *rest, **named)

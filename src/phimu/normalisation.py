@@ -9,6 +9,13 @@ import numpy as np
 
 from phimu.types import Batch
 
+CLIP = 10.0  # what far outliers are clipped to
+
+
+def inverse_deviation(variance: jax.Array) -> jax.Array:
+    """What observations are multiplied by; components that never vary by 1e3, not by infinity."""
+    return jax.lax.rsqrt(variance + 1e-6)
+
 
 class AsIs(eqx.Module):
     """Stands where nothing is normalised."""
@@ -56,11 +63,9 @@ class RunningNormaliser(eqx.Module):
         return eqx.tree_at(lambda n: (n.mean, n.variance, n.count), self, statistics)
 
     def __call__(self, observation: jax.Array) -> jax.Array:
-        # Components that never vary divide by 1e-3, not by zero; far outliers are clipped.
         mean = jnp.broadcast_to(self.mean, observation.shape)
         variance = jnp.broadcast_to(self.variance, observation.shape)
-        scaled = (observation - mean) * jax.lax.rsqrt(variance + 1e-6)
-        return jnp.clip(scaled, -10.0, 10.0)
+        return jnp.clip((observation - mean) * inverse_deviation(variance), -CLIP, CLIP)
 
 
 Normaliser = AsIs | RunningNormaliser

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from phimu.data.logged import LoggedDataset
-from phimu.data.sets.opening import absolute, is_there, open_set
+from phimu.data.sets.opening import absolute, is_there
 from phimu.data.sets.scores import normalised_score
 from phimu.environments.task import Task, open_task
 from phimu.environments.vector import open_tasks
@@ -58,6 +58,11 @@ def new_run(
     """At its beginning; `task` is for one without a Gymnasium id, `data` what it may learn from."""
     if config.dataset is not None:
         return OfflineRun(config.settings, config.dataset.spec, config.schedule, config.seed, data)
+    if task is None and config.environment is not None:
+        raise InputError(
+            f"This model learned in {config.environment}, which its id alone does not make: load "
+            "it in Python with that environment as env."
+        )
     if task is None:
         task = open_tasks(config.task, config.envs, **config.task_options)
     return OnlineRun(config.settings, task, config.schedule, config.seed, devices)
@@ -113,7 +118,7 @@ def train(
     config, steps, layout = order.config, order.last_step, ""
     if config.dataset is not None:
         layout = config.dataset.layout
-        data = data or open_set(order.data or "", config.dataset.sha256)
+        data = data or config.dataset.open(order.data or "")
     run = new_run(config, data=data, devices=devices)
     if steps % run.stride:
         raise InputError(f"steps is {order.steps}: with {run.stride} envs give a multiple of that.")

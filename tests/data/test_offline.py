@@ -210,6 +210,76 @@ def test_actions_are_scaled_and_rounding_is_clipped(rows):
         )
 
 
+def walks(episodes=10, steps=20):
+    """Random walks of small steps that begin far apart, one after the other; none terminates."""
+    rng = np.random.default_rng(0)
+    starts = rng.normal(scale=10, size=(episodes, 1, 3))
+    paths = starts + np.cumsum(rng.normal(scale=0.1, size=(episodes, steps, 3)), axis=1)
+    return {
+        "observation": paths.reshape(-1, 3),
+        "action": rng.uniform(-1, 1, (episodes * steps, 2)),
+        "reward": rng.normal(size=episodes * steps),
+        "terminated": np.zeros(episodes * steps, bool),
+    }
+
+
+def test_episodes_are_not_glued_together(tmp_path):
+    """Nothing says where the ten were cut, and resets would be learned as dynamics."""
+    data = walks()
+    asked = r"nothing says where an episode was cut short \(from row \d*9 to \d*0 .* times as much"
+    with pytest.raises(InputError, match=f"^arrays: {asked}.*give truncated, episode or next"):
+        from_arrays(**data)
+    np.savez(tmp_path / "glued.npz", **data)
+    with pytest.raises(InputError, match=f"glued.npz: {asked}"):
+        open_set(tmp_path / "glued.npz")
+    for said in (
+        {"truncated": np.arange(200) % 20 == 19},
+        {"episode": np.arange(200) // 20},
+        {"next_observation": data["observation"] + 0.01},
+    ):
+        got = from_arrays(**data, **said).transitions
+        assert len(np.unique(got.episode)) == (200 if "next_observation" in said else 10)
+        if "next_observation" not in said:
+            steps = np.abs(got.next_observation - got.observation).max()
+            assert steps < 1  # no reset is among them
+    one = {key: column[:20] for key, column in data.items()}
+    assert len(from_arrays(**one, episode=np.zeros(20))) == 19
+    with pytest.raises(InputError, match="nothing says where an episode was cut short: give"):
+        from_arrays(**{key: column[:1] for key, column in data.items()})
+
+
+def test_arrays_in_several_words():
+    data = walks(2, 5)
+    expected = from_arrays(**data, episode=np.repeat([0, 1], 5))
+    d4rl = {f"{key}s": data[key] for key in ("observation", "action", "reward")}
+    d4rl |= {"terminals": data["terminated"], "timeouts": np.arange(10) % 5 == 4}
+    minari = {f"{key}s": data[key] for key in ("observation", "action", "reward")}
+    minari |= {"terminations": data["terminated"], "truncations": np.arange(10) % 5 == 4}
+    for named in (d4rl, minari):
+        assert from_arrays(**named).sha256 == expected.sha256
+    with pytest.raises(InputError, match=r"^mine has both action and actions: keep one"):
+        from_arrays(**d4rl, action=data["action"], name="mine")
+    with pytest.raises(InputError, match=r"no column obsevation: did you mean observation\?"):
+        from_arrays(**data, obsevation=data["observation"], episode=np.zeros(10))
+    with pytest.raises(InputError, match="dones does not say whether the next observation"):
+        from_arrays(**data, dones=data["terminated"])
+    with pytest.raises(InputError, match="reward is missing: there is action, episode, obs"):
+        from_arrays(**{k: v for k, v in data.items() if k != "reward"}, episode=np.zeros(10))
+    wrong = d4rl | {"rewards": np.zeros(9)}
+    with pytest.raises(InputError, match="arrays: rewards has 9 rows, but observations has 10"):
+        from_arrays(**wrong)
+
+
+def test_actions_of_a_dataset_are_had_in_their_own_range():
+    data = walks(2, 5) | {"episode": np.repeat([0, 1], 5)}
+    low, high = np.array([0.0, -3.0]), np.array([10.0, 5.0])
+    own = low + (data["action"] + 1) / 2 * (high - low)
+    read = from_arrays(**data | {"action": own}, action_low=low, action_high=high)
+    kept = [row for row in range(10) if row % 5 != 4]
+    np.testing.assert_allclose(read.action, own[kept], rtol=1e-6)
+    np.testing.assert_array_equal(from_arrays(**data).action, np.float32(data["action"][kept]))
+
+
 def test_npz_in_several_words(rows, write):
     columns = rows()
     expected = open_set(write(columns)).transitions

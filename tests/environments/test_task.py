@@ -95,7 +95,7 @@ def test_actions_are_rescaled_and_clipped(action, torque):
     scaled = task.to_env_action(np.array([action]))
     np.testing.assert_array_equal(scaled, [torque])
     assert scaled.dtype == np.float32
-    np.testing.assert_array_equal([task.action_low, task.action_high], [[-2], [2]])
+    np.testing.assert_array_equal([task.action_range.low, task.action_range.high], [[-2], [2]])
 
 
 def test_lopsided_and_shaped_actions():

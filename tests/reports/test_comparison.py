@@ -16,7 +16,8 @@ from phimu.reports.comparison import (
     place,
     tables,
 )
-from phimu.reports.rows import gather
+from phimu.reports.markdown import markdown
+from phimu.reports.rows import D4RL_SHA256, gather
 from phimu.studies.tables import STUDIES
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -42,9 +43,9 @@ def cell(
 def test_ours_stand_beside_the_papers_and_the_better_is_marked(tmp_path: Path) -> None:
     for seed, value in enumerate((5_200.0, 5_300.0, 5_400.0)):
         write_run(tmp_path, "mbbl/HalfCheetah-v0", "ctrl-ucb-m", [value, value], seed)
-    write_run(tmp_path, "mbbl/HalfCheetah-v0", "sac", [3_000.0], every=200_000)
-    write_run(tmp_path, "mbbl/Reacher-v0", "sac", [-9.0], every=199_999)
-    write_run(tmp_path, "mbbl/CartPole-v0", "sac", [199.3], every=200_000)
+        write_run(tmp_path, "mbbl/HalfCheetah-v0", "sac", [value - 2_300], seed, every=200_000)
+        write_run(tmp_path, "mbbl/Reacher-v0", "sac", [-9.0], seed, every=199_999)
+        write_run(tmp_path, "mbbl/CartPole-v0", "sac", [199.3], seed, every=200_000)
     found = table(tmp_path, "table1")
     mine, theirs = (cell(found, "HalfCheetah", "ctrl-ucb-m", whose) for whose in ("ours", "paper"))
     assert mine
@@ -66,6 +67,34 @@ def test_ours_stand_beside_the_papers_and_the_better_is_marked(tmp_path: Path) -
     best = cell(found, "HalfCheetah", "best of the rest", "paper")
     assert best
     assert (best.method, best.mean, best.ahead) == ("SPEDE", 4210.3, False)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_one_seed_is_ahead_in_pale(tmp_path: Path, seeds: int) -> None:
+    for seed in range(seeds):
+        write_run(tmp_path, "mbbl/HalfCheetah-v0", "ctrl-ucb-m", [9_000.0 + seed], seed)
+        write_run(tmp_path, "mbbl/CartPole-v0", "sac", [9.0 + seed], seed, every=200_000)
+    found = table(tmp_path, "table1")
+    mine, theirs = (
+        cell(found, "HalfCheetah", "ctrl-ucb-m", "ours"),
+        cell(found, "CartPole", "sac", "paper"),
+    )
+    assert mine
+    assert theirs
+    assert (mine.ahead, theirs.ahead) == (True, True)
+    assert (mine.near, theirs.near) == (seeds == 1, seeds == 1)
+    assert ("**9,000" in markdown(found)) == (seeds > 1)
+
+
+def test_another_dataset_is_ahead_in_pale(tmp_path: Path) -> None:
+    for sha256, regenerated in (("0" * 64, True), (sorted(D4RL_SHA256)[0], False)):
+        root = tmp_path / sha256
+        for seed in range(2):
+            scores = [90.0 + seed]
+            write_run(root, "hopper_medium", "ctrl-lcb", scores, seed, offline=True, sha256=sha256)
+        mine = cell(table(root, "table3"), "hopper-medium-v0", "ctrl-lcb", "ours")
+        assert mine
+        assert (mine.ahead, mine.near) == (True, regenerated)
 
 
 def test_presets_are_not_mixed_and_changes_are_named(tmp_path: Path) -> None:

@@ -5,10 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from phimu.agents.ctrl_ucb import CtrlUcb
 from phimu.agents.sac import Sac
-from phimu.agents.schedule import Schedule
-from phimu.data.replay import Replay
 from phimu.environments.maze_geometry import Maze
 from phimu.environments.task import open_task
 from phimu.errors import InputError
@@ -16,19 +13,15 @@ from phimu.reports.maze import (
     CELLS,
     DRAWS,
     BaseMeasure,
-    base_measure,
+    base_of,
     cell_of,
     held_out_pairs,
     learned_masses,
     maze_of,
-    noise_of,
     sampling_floor,
     total_variation,
     true_masses,
 )
-from phimu.representation.contrastive import Contrastive
-from phimu.representation.negatives import Negatives
-from phimu.types import Spec
 
 MAZE = Maze()
 # In the middle of two rooms, more than four standard deviations from every wall.
@@ -152,23 +145,6 @@ def test_floor_is_one_where_the_base_measure_has_no_point() -> None:
     assert sampling_floor(MAZE, base, truth) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(("in_batch", "random"), [(True, 2 / 12), (False, 2 / 4)])
-def test_base_measure_is_the_mixture_of_the_negatives(in_batch: bool, random: float) -> None:
-    """4 negatives, 2 of them from the warm-up, and a batch of 8 if it serves too."""
-    replay = Replay(Spec(2, 2), capacity=5, warm_up=3)
-    for step in range(7):  # wraps: the ring holds 2 to 6, the warm-up 0 to 2
-        replay.add(np.zeros(2), np.zeros(2), 0.0, np.full(2, step), False, False)
-    noise = Negatives(negatives=4, random_share=0.5, in_batch=in_batch)
-    agent = CtrlUcb(representation=Contrastive(noise=noise))
-    run: Any = SimpleNamespace(agent=agent, schedule=Schedule(batch_size=8), replay=replay)
-    base = base_measure(run)
-    mass = np.bincount(base.points[:, 0].astype(int), base.weights, minlength=7)
-    expected = np.zeros(7)
-    expected[2:] += (1 - random) / 5
-    expected[:3] += random / 3
-    np.testing.assert_allclose(mass, expected)
-
-
 def test_held_out_pairs_are_70_in_free_space_and_30_beside_walls() -> None:
     positions, actions, beside = held_out_pairs(MAZE, np.random.default_rng(0))
     assert positions.shape == actions.shape == (100, 2)
@@ -194,6 +170,6 @@ def test_another_task_or_agent_is_refused() -> None:
     with pytest.raises(InputError, match="not one in phimu/probe-ConstantReward-v0"):
         maze_of(run)
     with pytest.raises(InputError, match="SAC learns no transition"):
-        noise_of(run)
+        base_of(run)
     run.task = open_task("phimu/FourRooms-v0", noise=0.5)
     assert maze_of(run) == Maze(noise=0.5)

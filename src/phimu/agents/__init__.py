@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 AGENTS = {
     "ctrl-ucb-m": Entry(
         "phimu.agents.ctrl_ucb",
-        "CTRL-UCBM: contrastive phi, elliptical bonus, two-layer critic on phi",
+        "CTRL-UCBM: contrastive phi, two-layer critic on phi, elliptical bonus (bonus_scale)",
         online="UCBM",
         page="ctrl-ucb",
     ),
@@ -69,10 +69,10 @@ AGENTS = {
     ),
 }
 PRESETS = {
-    "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, no bonus",
+    "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, bonus_scale 0",
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
-    "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic",
+    "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",
     "explore": "small with a bonus, for tasks whose reward has to be found",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
     "maze-exponential": "the same with the exponential ratio",

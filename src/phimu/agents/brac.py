@@ -78,6 +78,12 @@ class Brac:
     def q_value(self, state: BracState, observation: jax.Array, action: jax.Array) -> jax.Array:
         return smaller(state.planner.critic, concatenate(observation, action))
 
+    def behaviour_log_density(
+        self, state: BracState, observation: jax.Array, action: jax.Array
+    ) -> jax.Array:
+        """Of the action under the clone: [B]."""
+        return state.behaviour.policy.log_density(observation, action)
+
 
 PAPER = Brac(BehaviourCloning(behaviour_updates=200_000))
 SMALL = Brac(

@@ -94,6 +94,14 @@ class Cpc:
     def q_value(self, state: CpcState, observation: jax.Array, action: jax.Array) -> jax.Array:
         return self.brac.q_value(state.planned, self.embedding(state, observation), action)
 
+    def behaviour_log_density(
+        self, state: CpcState, observation: jax.Array, action: jax.Array
+    ) -> jax.Array:
+        """Of the action under the clone: [B]."""
+        return self.brac.behaviour_log_density(
+            state.planned, self.embedding(state, observation), action
+        )
+
 
 LOGGED: Presets = {
     "paper-d4rl": Preset(

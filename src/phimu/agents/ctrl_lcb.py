@@ -166,6 +166,12 @@ class CtrlLcb:
     def q_value(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
         return smaller(state.planner.critic, self._inputs(state)(observation, action))
 
+    def behaviour_log_density(
+        self, state: CtrlLcbState, observation: jax.Array, action: jax.Array
+    ) -> jax.Array:
+        """Of the action under the clone: [B]."""
+        return state.behaviour.policy.log_density(observation, action)
+
     # The whole dataset, in parts.
 
     def _chunks(

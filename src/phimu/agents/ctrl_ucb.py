@@ -121,7 +121,7 @@ class CtrlUcb:
             for_planner,
             beside(here, self.beside_phi, few.observation, few.action),
         )
-        metrics = learned | planned | bonus_metrics(bonus, few.reward)
+        metrics = learned | planned | self._told(bonus, few.reward)
         return CtrlUcbState(representation, state.confidence, planner), metrics
 
     def _update_together(
@@ -148,7 +148,7 @@ class CtrlUcb:
         representation, learned = self.representation.update(
             state.representation, feed, for_features, self._to_predict(state, few), pull
         )
-        metrics = learned | planned | bonus_metrics(bonus, few.reward)
+        metrics = learned | planned | self._told(bonus, few.reward)
         return CtrlUcbState(representation, state.confidence, planner), metrics
 
     def _to_predict(self, state: CtrlUcbState, batch: Batch) -> jax.Array | None:
@@ -162,6 +162,10 @@ class CtrlUcb:
         if not self.confidence.bonus_scale:
             return jnp.zeros(batch.reward.shape[0])
         return self.bonus(state, batch.observation, batch.action)
+
+    def _told(self, bonus: jax.Array, reward: jax.Array) -> Metrics:
+        """Where there is none, a column of zeros would look as if it had decayed."""
+        return bonus_metrics(bonus, reward) if self.confidence.bonus_scale else {}
 
     def _inputs(self, phi: Phi) -> Phi:
         """The function the planner is handed."""
@@ -188,20 +192,6 @@ class CtrlUcb:
         """The smaller of the twin Q values: [B]."""
         inputs = self._inputs(self.representation.phi(state.representation))
         return smaller(state.planner.critic, inputs(observation, action))
-
-    def log_ratio(
-        self,
-        state: CtrlUcbState,
-        observation: jax.Array,
-        action: jax.Array,
-        next_observation: jax.Array,
-    ) -> jax.Array:
-        """log P(s'|s,a)/p(s') of each (s, a) [B] with each s' [K]: [B, K]."""
-        if not hasattr(self.representation, "log_ratio"):
-            name = type(self.representation).__name__
-            raise InputError(f"The representation {name} has no density: ask one that has.")
-        phi = self.phi(state, observation, action)
-        return self.representation.log_ratio(state.representation, phi, next_observation)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from phimu.representation.seam import density
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 Settings = Any  # of an agent: a frozen dataclass that satisfies Agent
@@ -40,7 +41,9 @@ class Policy(Protocol):
 class Agent(Protocol):
     """What every agent has; `phases`, `begin` and `draw` are optional, see below.
 
-    `q_value(state, s, a)` and others (`phi`, `bonus`, `penalty`, `log_ratio`) answer queries.
+    `q_value(state, s, a)` and others (`phi`, `bonus`, `penalty`, `behaviour_log_density`) answer
+    queries. One that has a `representation`, whose state it keeps under the same name, and `phi` is
+    asked for `mu(state, s')`, `temperature(state)` and `log_ratio(state, s, a, s')` as well.
     """
 
     def init(self, spec: Spec, key: jax.Array) -> State: ...
@@ -53,6 +56,7 @@ class Agent(Protocol):
 
 
 POLICY = (Phase(),)
+BY_REPRESENTATION = ("mu", "temperature", "log_ratio")
 
 
 def phases(agent: Settings) -> tuple[Phase, ...]:
@@ -71,6 +75,23 @@ def begin(
     """
     own = getattr(agent, "begin", None)
     return (state, store) if own is None else own(phase, state, store, normaliser, rng)
+
+
+def answers(agent: Settings, name: str) -> bool:
+    """Whether an agent can be asked this."""
+    return hasattr(agent, name) or (name in BY_REPRESENTATION and hasattr(agent, "representation"))
+
+
+def answer(agent: Settings, name: str, state: State, *inputs: jax.Array) -> jax.Array:
+    """An agent's own, or that of its representation, if this has a density."""
+    own = getattr(agent, name, None)
+    if own is not None:
+        return own(state, *inputs)
+    asked = density(agent.representation)
+    if name == "log_ratio":
+        *pair, next_observation = inputs
+        inputs = agent.phi(state, *pair), next_observation
+    return getattr(asked, name)(state.representation, *inputs)
 
 
 def draw(agent: Settings, phase: str, store: Store, rng: Any) -> Drawn:

@@ -41,8 +41,8 @@ def env_spec(task: Task) -> str | None:
 
 def origin_of(task: Task, out: Path, policy: str, seed: int | None = None) -> Origin:
     """What a dataset of this task, written as `out`, says of itself."""
-    low, high = task.action_low, task.action_high
-    return Origin(task.name, out.stem, policy, low, high, seed, env_spec(task))
+    ends = task.action_range
+    return Origin(task.name, out.stem, policy, ends.low, ends.high, seed, env_spec(task))
 
 
 def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origin]:
@@ -54,7 +54,7 @@ def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origi
         for what, here, there in (
             ("task", first.task, other.task),
             ("sizes", tuple(first.spec), tuple(other.spec)),
-            ("action range", _range(first), _range(other)),
+            ("action range", _ends(first), _ends(other)),
         ):
             if here != there:
                 raise InputError(
@@ -68,16 +68,12 @@ def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origi
         rows.episode[start : start + len(each)] += episodes
         start, episodes = start + len(each), episodes + int(each.transitions.episode[-1]) + 1
     words = ", then ".join(f"{each.name} with sha256 {each.sha256}" for each in sets)
-    low, high = (np.array(end) for end in _range(first))
-    return rows, Origin(first.task, out.stem, words, low, high)
+    ends = first.action_range
+    return rows, Origin(first.task, out.stem, words, ends.low, ends.high)
 
 
-def _range(data: LoggedDataset) -> tuple[list[float], list[float]]:
-    """What -1 and 1 mean; themselves where the dataset does not say."""
-    ends = ((data.action_low, -1.0), (data.action_high, 1.0))
-    size = data.spec.action_dim
-    low, high = ([unit] * size if end is None else end.tolist() for end, unit in ends)
-    return low, high
+def _ends(data: LoggedDataset) -> tuple[list[float], list[float]]:
+    return data.action_range.low.tolist(), data.action_range.high.tolist()
 
 
 def save_set(

@@ -44,6 +44,11 @@ class DeviceSet(eqx.Module):
         """Of every row [N]."""
         return split(self.rows, self.spec).reward
 
+    @property
+    def next_observations(self) -> np.ndarray:
+        """Of every row [N, observation_dim], on the host; where the device is the CPU, no copy."""
+        return split(np.asarray(self.rows), self.spec).next_observation
+
     def rows_at(self, start: int | jax.Array, size: int) -> Batch:
         """`size` transitions from row `start` on."""
         return split(jax.lax.dynamic_slice_in_dim(self.rows, start, size), self.spec)

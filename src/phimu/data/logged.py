@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from phimu.action_range import ActionRange
 from phimu.types import Spec
 
 
@@ -36,6 +37,18 @@ class LoggedDataset:
 
     def __len__(self) -> int:
         return len(self.transitions.reward)
+
+    @property
+    def action_range(self) -> ActionRange:
+        """What -1 and 1 mean; themselves where the dataset does not say."""
+        if self.action_low is None or self.action_high is None:
+            return ActionRange(-np.ones(self.spec.action_dim), np.ones(self.spec.action_dim))
+        return ActionRange(self.action_low, self.action_high)
+
+    @property
+    def action(self) -> np.ndarray:
+        """The actions in the dataset's own range, as a model takes and gives them."""
+        return self.action_range.outward(self.transitions.action).astype(np.float32)
 
     @property
     def spec(self) -> Spec:

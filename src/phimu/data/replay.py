@@ -84,6 +84,15 @@ class Replay:
         index = np.arange(self.added - size, self.added) % self.capacity
         return split(self._table[index], self.spec)
 
+    def latest_of(self, env: int, size: int) -> Batch:
+        """The last `size` transitions of one environment, in order; it must have as many."""
+        index = np.arange(self.added - self.envs * size + env, self.added, self.envs)
+        return split(self._table[index % self.capacity], self.spec)
+
+    def cut(self, env: int) -> None:
+        """The episode of the last transition of an environment does not go on."""
+        self.rows.truncated[(self.added - self.envs + env) % self.capacity] = 1.0
+
     def pairs(self, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         index = np.arange(len(self))
         if len(self) > size:

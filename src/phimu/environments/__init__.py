@@ -1,7 +1,7 @@
 """Environments, registered with Gymnasium when this package is imported.
 
-`gymnasium.make("phimu/FourRooms-v0")` works after `import phimu.environments`, or at once as
-`gymnasium.make("phimu.environments:phimu/FourRooms-v0")`.
+`import phimu` sees to that (`phimu.registration`): `gymnasium.make("phimu/FourRooms-v0")` works
+after it, or without it as `gymnasium.make("phimu:phimu/FourRooms-v0")`.
 """
 
 from typing import Any

@@ -57,7 +57,7 @@ def maze_grid(head: str, named: dict[str, list[Result]]) -> str:
 
 
 def markdown(table: Table) -> str:
-    """In bold who is ahead by more than the spreads together."""
+    """In bold who is ahead by more than the spreads together, where like is compared with like."""
     notes = Footnotes()
     heads, rows = ["task"], []
     for column in table.columns:

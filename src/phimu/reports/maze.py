@@ -1,41 +1,19 @@
 """The paper's first figure: the learned transition of the four-room maze against the true one."""
 
-from typing import NamedTuple
-
 import numpy as np
 
+from phimu.agents.protocol import answers
 from phimu.environments.four_rooms import FourRooms
 from phimu.environments.maze_geometry import Maze
 from phimu.errors import InputError
 from phimu.reports.figures import Panel
-from phimu.representation.negatives import Negatives
+from phimu.training.base_measure import BaseMeasure, base_measure
 from phimu.training.online import OnlineRun
 
 CELLS = 40  # the grid of the scores, a side
 DRAWS = 20_000  # from the environment for each true density
 CHUNK = 16_384  # points at a time, for memory
 BESIDE = 1.0  # how near a wall counts as beside it
-
-
-class BaseMeasure(NamedTuple):
-    """p(s'), the noise the features were told apart from, as weighted points."""
-
-    points: np.ndarray  # [N, 2]
-    weights: np.ndarray  # [N], summing to one
-
-
-def base_measure(run: OnlineRun) -> BaseMeasure:
-    """The mixture of in-batch, replay and random-trajectory negatives, from all stored points."""
-    noise, batch = noise_of(run), run.schedule.batch_size
-    candidates = noise.negatives + (batch if noise.in_batch else 0)
-    random = round(noise.random_share * noise.negatives) / candidates
-    stored = run.replay.rows.next_observation[: len(run.replay)]
-    warm_up = run.replay.random_next[: run.replay.added]
-    weights = (
-        np.full(len(stored), (1 - random) / len(stored)),
-        np.full(len(warm_up), random / max(len(warm_up), 1)),
-    )
-    return BaseMeasure(np.concatenate([stored, warm_up]), np.concatenate(weights))
 
 
 def held_out_pairs(
@@ -103,17 +81,16 @@ def maze_of(run: OnlineRun) -> Maze:
     return environment.maze
 
 
-def noise_of(run: OnlineRun) -> Negatives:
-    """What the run's representation tells s' apart from."""
-    noise = getattr(getattr(run.agent, "representation", None), "noise", None)
-    if not isinstance(noise, Negatives):
+def base_of(run: OnlineRun) -> BaseMeasure:
+    """All points of the base measure of a run that learns a transition."""
+    if not answers(run.agent, "log_ratio"):
         raise InputError("The heat map needs a CTRL agent: SAC learns no transition.")
-    return noise
+    return base_measure(run, most=None)
 
 
 def scores(run: OnlineRun, seed: int = 0) -> dict[str, float]:
     """Total variation of 100 held-out pairs, in free space and beside walls, and mean |log Z|."""
-    maze, base, rng = maze_of(run), base_measure(run), np.random.default_rng(seed)
+    maze, base, rng = maze_of(run), base_of(run), np.random.default_rng(seed)
     positions, actions, beside = held_out_pairs(maze, rng)
     cross = beside & (maze.distance_to_wall(positions, outer=False) <= BESIDE)
     truth = true_masses(maze, positions, actions, rng)
@@ -152,7 +129,7 @@ def sampling_floor(maze: Maze, base: BaseMeasure, truth: np.ndarray) -> float:
 
 def panels(run: OnlineRun, seed: int = 0) -> list[Panel]:
     """Four (s, a): open floor, beside a wall, towards a doorway, beside the boundary."""
-    maze, base, rng = maze_of(run), base_measure(run), np.random.default_rng(seed)
+    maze, base, rng = maze_of(run), base_of(run), np.random.default_rng(seed)
     if maze.walls != "cross":
         raise InputError(f"The heat map is of four rooms, and {run.task.name} has none.")
     size, half = maze.size, maze.wall_thickness / 2

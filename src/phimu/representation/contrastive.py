@@ -22,7 +22,14 @@ from phimu.representation.losses import (
     ranking_of_normalised,
 )
 from phimu.representation.negatives import Negatives
-from phimu.representation.ratio import RATIOS, Exponential, Linear, log_ratio, own_log_ratio
+from phimu.representation.ratio import (
+    RATIOS,
+    TINY,
+    Exponential,
+    Linear,
+    log_ratio,
+    own_log_ratio,
+)
 from phimu.representation.seam import Phi
 from phimu.settings import part
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
@@ -290,16 +297,31 @@ class Contrastive:
     ) -> jax.Array:
         """log P(s'|s,a)/p(s') of slow phi [B, d] with every next observation [K, D]: [B, K].
 
-        With `levels` it is of s' blurred by the smallest of them.
+        Up to log Z(s, a), which the losses leave free or hold near zero.
         """
         slow, features = state.slow, state.features
+        mu = self._slow_mu(state, next_observation)
+        ratios = log_ratio(self.ratio, phi, mu, slow.mu_mean, features.log_temperature)
+        return ratios if features.log_normaliser is None else ratios - features.log_normaliser
+
+    def mu(self, state: ContrastiveState, next_observation: jax.Array) -> jax.Array:
+        """The slow mu(s') [K, d]; of the linear ratio divided by its mean under the noise."""
+        mu, mean = self._slow_mu(state, next_observation), state.slow.mu_mean
+        return mu if mean is None else mu / jnp.maximum(mean, TINY)[None, :]
+
+    def _slow_mu(self, state: ContrastiveState, next_observation: jax.Array) -> jax.Array:
+        """With `levels`, of s' blurred by the smallest of them."""
         level = jnp.float32(min(self.levels)) if self.levels else None
         steps = jnp.float32(1) if self.multi_step else None
         if state.spread is not None and self.normalise_inputs:
             next_observation = state.spread(next_observation)
-        mu = slow.mu(next_observation, tell(next_observation.shape[0], level, steps))
-        ratios = log_ratio(self.ratio, phi, mu, slow.mu_mean, features.log_temperature)
-        return ratios if features.log_normaliser is None else ratios - features.log_normaliser
+        return state.slow.mu(next_observation, tell(next_observation.shape[0], level, steps))
+
+    def temperature(self, state: ContrastiveState) -> jax.Array:
+        """Of the exponential ratio: []."""
+        if state.features.log_temperature is None:
+            raise InputError("The linear ratio has no temperature: it is <phi, mu> itself.")
+        return jnp.exp(state.features.log_temperature)
 
 
 def tell(rows: int, *numbers: jax.Array | None) -> jax.Array | None:

@@ -45,6 +45,11 @@ class Negatives:
         """How many negatives a row is compared with."""
         return self.negatives + (batch_size - 1 if self.in_batch else 0)
 
+    def share_of_random(self, batch_size: int) -> float:
+        """How much of the noise, and so of the base measure, are random trajectories."""
+        candidates = self.negatives + (batch_size if self.in_batch else 0)
+        return round(self.random_share * self.negatives) / candidates
+
     def split(self, log_ratios: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Log ratios [B, B + K], the batch's own s' first, as positive [B] and negative [B, M]."""
         size = log_ratios.shape[0]

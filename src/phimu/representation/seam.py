@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
+from phimu.errors import InputError
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
@@ -14,7 +15,8 @@ Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B
 class Representation(Protocol):
     """A frozen dataclass of settings; its state is a pytree that no planner is ever handed.
 
-    Where it has a density, `log_ratio(state, phi, next_observation)` is log P(s'|s,a)/p(s'). Where
+    Where it has a density, `log_ratio(state, phi, next_observation)` is log P(s'|s,a)/p(s') up to a
+    number of (s, a); `mu(state, next_observation)` and `temperature(state)` are its parts. Where
     something in it normalises phi, `unnormalised_phi(state)` is the function without that.
     """
 
@@ -55,3 +57,11 @@ def bonus_input(representation: Any, name: str, state: Any) -> Phi:
 
 def _unit(phi: jax.Array) -> jax.Array:
     return phi / jnp.maximum(jnp.linalg.norm(phi, axis=-1, keepdims=True), 1e-12)
+
+
+def density(representation: Any) -> Any:
+    """A representation that has one."""
+    if not hasattr(representation, "log_ratio"):
+        name = type(representation).__name__
+        raise InputError(f"The representation {name} has no density: ask one that has.")
+    return representation

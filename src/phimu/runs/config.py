@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from phimu.action_range import ActionRange
 from phimu.agents import learners
 from phimu.agents.schedule import Schedule
 from phimu.data.logged import LoggedDataset
+from phimu.data.sets.opening import open_set
 from phimu.errors import InputError
 from phimu.runs.directory import read_config, run_path
 from phimu.runs.json_form import from_json, to_json
@@ -37,12 +39,37 @@ class Dataset:
         )
         return cls(data.layout, data.sha256, *data.spec, task, *ends)
 
+    @property
+    def action_range(self) -> ActionRange:
+        if self.action_low is None or self.action_high is None:
+            return ActionRange([-1.0] * self.action_dim, [1.0] * self.action_dim)
+        return ActionRange(self.action_low, self.action_high)
+
     def to_own_range(self, action: np.ndarray) -> np.ndarray:
         """Actions [..., action_dim] in [-1, 1] as the data has them."""
-        if self.action_low is None or self.action_high is None:
-            return action
-        low, high = np.array(self.action_low), np.array(self.action_high)
-        return (low + (high - low) * (action + 1) / 2).astype(np.float32)
+        return self.action_range.outward(action).astype(np.float32)
+
+    def open(self, source: str | Path) -> LoggedDataset:
+        """The same dataset again, from where it is now."""
+        low, high = self.action_low, self.action_high
+        return open_set(source, self.sha256, task=self.task, action_low=low, action_high=high)
+
+    def again(self, data: str | Path | LoggedDataset | None) -> LoggedDataset | None:
+        """What is given as the same dataset again, if it is; InputError if not."""
+        if not isinstance(data, LoggedDataset):
+            return None if data is None else self.open(data)
+        there = self.of(data, self.task)
+        if there.sha256 != self.sha256:
+            raise InputError(
+                f"{data.name} has sha256 {there.sha256}, but the model learned from data with "
+                f"{self.sha256}: give the same rows, from the same file or made in the same way."
+            )
+        if there != self:
+            raise InputError(
+                f"{data.name} has actions of another range than the data that the model learned "
+                "from: give the same action_low and action_high."
+            )
+        return data
 
     @property
     def spec(self) -> Spec:
@@ -62,15 +89,24 @@ class RunConfig:
     seed: int = 0
     task_options: dict[str, Any] = field(default_factory=dict)
     dataset: Dataset | None = None
+    environment: str | None = None
+    """What it learns in, where task and task_options do not make that: it was given ready-made."""
 
     def to_json(self) -> dict[str, Any]:
         plain = to_json(self)
-        if self.dataset is None:
-            del plain["dataset"]
+        for name in ("dataset", "environment"):
+            if plain[name] is None:
+                del plain[name]
         collection = plain["schedule"].get("collection")
         if collection and collection.get("envs") == 1:
             del collection["envs"]  # a run of one environment keeps the name that it had
         return plain
+
+    def in_environment(
+        self, task: str, task_options: dict[str, Any], environment: str | None
+    ) -> "RunConfig":
+        """The same in another one."""
+        return replace(self, task=task, task_options=task_options, environment=environment)
 
     def path(self, runs: Path, suite: str) -> Path:
         identity = self.to_json()

@@ -134,12 +134,14 @@ def mode(acting: Acting, observation: Any) -> jax.Array:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def query(agent: Any, name: str, state: LearnerState, observation: Any, *rest: Any) -> jax.Array:
-    """An agent's answer; `rest` is an action, and for a density a next observation."""
+def query(agent: Any, name: str, state: LearnerState, *arrays: Any) -> jax.Array:
+    """One of an agent's queries, on observations as the environment gives them.
+
+    The second of `arrays` is the action, if there is one; the others are observations.
+    """
     seen = state.normaliser
-    action, *following = rest
-    inputs = seen(observation), action, *(seen(each) for each in following)
-    return getattr(agent, name)(state.agent, *inputs)
+    inputs = (each if place == 1 else seen(each) for place, each in enumerate(arrays))
+    return protocol.answer(agent, name, state.agent, *inputs)
 
 
 class Learner:

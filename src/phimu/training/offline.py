@@ -154,6 +154,13 @@ class OfflineRun:
     def policy(self) -> Act:
         return self.learner.mode()
 
+    def next_observations(self) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the set, which has no random trajectories apart."""
+        if self._set is None:
+            raise InputError("This run has no data to integrate over: name its set again.")
+        stored = self._set.next_observations
+        return stored, stored[:0]
+
     def estimates(self) -> dict[str, float]:
         """What the set says of the policy, on some of its observations: estimates, not returns."""
         if self._set is None:

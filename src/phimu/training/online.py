@@ -20,9 +20,9 @@ from phimu.settings import walk
 from phimu.training.devices import check_sizes
 from phimu.training.learner import Learner
 from phimu.training.memory import keep_freed_memory
-from phimu.training.seat import Seat
+from phimu.training.seat import Seat, reset_seed
 from phimu.training.streams import BATCH, WARM_UP, check_seed, stream
-from phimu.types import Act, Drawn, Metrics
+from phimu.types import Act, Batch, Drawn, Metrics
 
 MOST = 32  # updates in a compiled call: their batches are in memory at once
 SHARED = ("batch_size", "negatives")  # what several devices divide among themselves
@@ -137,6 +137,11 @@ class OnlineRun:
         self.check()
         return self.learner.mode()
 
+    def next_observations(self) -> tuple[np.ndarray, np.ndarray]:
+        """Those that the replay buffer holds, and those of the warm-up's random trajectories."""
+        replay = self.replay
+        return replay.rows.next_observation[: len(replay)], replay.random_next[: replay.added]
+
     def _actions(self) -> np.ndarray:
         """One for each environment: [envs, action_dim]."""
         if self.step < self.collection.learning_starts:
@@ -199,6 +204,32 @@ class OnlineRun:
         if update in self._prepared:
             return self._prepared.pop(update)
         return protocol.draw(self.agent, phase.name, self.replay, stream(self.seed, BATCH, update))
+
+    def move_to(self, tasks: Sequence[Task]) -> None:
+        """Go on in other environments with new episodes; the open ones were cut."""
+        for number, seat in enumerate(self.seats):
+            if seat.actions:
+                self.replay.cut(number)
+                self._saved = None  # which may have held that row uncut
+                self.episodes += 1
+                self._simulated += seat.simulated
+                seat.begin(self.stride - 1 + self.episodes)
+        self.seats = [Seat(task, old.episode) for task, old in zip(tasks, self.seats, strict=True)]
+        self.task = tasks[0]
+        self._prepare()
+        self._reopen()
+
+    def last_episode(self, most: int) -> tuple[int, Batch] | None:
+        """The seed of the last episode of the first environment, and its first rows.
+
+        At most `most`; None where the replay buffer does not hold all of them.
+        """
+        last = self.seats[0].last_episode
+        if last is None or last[1] * self.stride > len(self.replay):
+            return None
+        episode, steps = last
+        rows = self.replay.latest_of(0, steps)
+        return reset_seed(self.seed, episode), Batch(*(column[:most] for column in rows))
 
     @property
     def clock(self) -> int:

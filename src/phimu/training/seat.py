@@ -24,11 +24,16 @@ class Seat:
         self.total = 0.0  # the return so far
         self.simulated = 0  # simulator steps so far
         self.astray = True
+        self.ended: tuple[int, int] | None = None  # the episode before, and its steps
+
+    @property
+    def last_episode(self) -> tuple[int, int] | None:
+        """The number of the last episode that has a step, and how many it has."""
+        return (self.episode, len(self.actions)) if self.actions else self.ended
 
     def reopen(self, seed: int, last: np.ndarray, say: Callable[[str], Any]) -> None:
         """Begin the episode, and take its actions again, after which `last` was seen."""
-        reset = int(stream(seed, RESET, self.episode).integers(2**31))
-        self.observation, self.total = self.task.reset(reset), 0.0
+        self.observation, self.total = self.task.reset(reset_seed(seed, self.episode)), 0.0
         for action in self.actions:
             self.observation, reward, *_ = self.task.step(action)
             self.total += reward
@@ -56,4 +61,10 @@ class Seat:
 
     def begin(self, episode: int) -> None:
         """Another episode, once this one has ended; the environment follows in `reopen`."""
+        self.ended = self.last_episode
         self.episode, self.actions, self.total, self.simulated = episode, [], 0.0, 0
+
+
+def reset_seed(seed: int, episode: int) -> int:
+    """What an episode of a run begins with."""
+    return int(stream(seed, RESET, episode).integers(2**31))

@@ -6,7 +6,7 @@ import numpy as np
 
 from phimu.errors import InputError
 
-WARM_UP, BATCH, RESET, ACT, UPDATE, REFRESH, EVALUATE, INIT, COLLECT = range(9)
+WARM_UP, BATCH, RESET, ACT, UPDATE, REFRESH, EVALUATE, INIT, COLLECT, BASE = range(10)
 
 
 def stream(seed: int, name: int, step: int) -> np.random.Generator:

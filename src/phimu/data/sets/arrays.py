@@ -1,9 +1,11 @@
 """Plain arrays: in memory, or in an .npz file."""
 
+import difflib
 import hashlib
 import math
 import zipfile
 import zlib
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,24 +13,26 @@ from typing import Any
 import numpy as np
 
 from phimu.data.logged import LoggedDataset, Transitions
-from phimu.data.sets.assembly import REQUIRED, Columns, assemble, check_type, converted
+from phimu.data.sets.assembly import assemble
 from phimu.data.sets.checksums import most_bytes
+from phimu.data.sets.columns import REQUIRED, Columns, check_type, converted
 from phimu.data.sets.hdf5 import D4RL, MINARI
 from phimu.errors import InputError
 
 # What a column may be called.
 ALIASES = {key: {key, name, MINARI.get(key, name)} for key, name in D4RL.items()}
 ALIASES |= {"episode": {"episode", "episodes"}}
+_COLUMNS = {name for aliases in ALIASES.values() for name in aliases}
 ALIASES |= {"action_low": {"action_low"}, "action_high": {"action_high"}}
 _FAULTS = (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 def from_arrays(
     *,
-    observation: Any,
-    action: Any,
-    reward: Any,
-    terminated: Any,
+    observation: Any = None,
+    action: Any = None,
+    reward: Any = None,
+    terminated: Any = None,
     truncated: Any = None,
     next_observation: Any = None,
     episode: Any = None,
@@ -36,8 +40,12 @@ def from_arrays(
     action_high: Any = None,
     name: str = "arrays",
     task: str | None = None,
+    **others: Any,
 ) -> LoggedDataset:
     """A dataset of N rows in memory; the arrays are copied and stay as they are.
+
+    Of `truncated`, `next_observation` and `episode` it takes at least one, since without them
+    nothing says where one episode stops and the next begins.
 
     Args:
         observation: [N, observation_dim].
@@ -48,11 +56,12 @@ def from_arrays(
         next_observation: [N, observation_dim]; without it, it is the row below, and the last row of
             an episode that was cut is dropped.
         episode: [N], a number per episode. Without it and `truncated`, episodes are cut where
-            `next_observation` is not the row below.
+            `next_observation` is not the row below. Zeros for one that was never cut.
         action_low: what -1 will mean, [action_dim] or one number.
         action_high: what 1 will mean.
         name: names the directories of runs on this dataset.
         task: the Gymnasium id that policies can be evaluated in.
+        others: the same columns under the names of D4RL and Minari: observations, terminals, ...
     """
     given = {
         "observation": observation,
@@ -62,9 +71,11 @@ def from_arrays(
         "truncated": truncated,
         "next_observation": next_observation,
         "episode": episode,
+        **others,
     }
-    arrays = {key: np.array(value) for key, value in given.items() if value is not None}
-    columns = Columns(name, **_converted(name, arrays, {}), name=name)
+    names = _names_in(name, [key for key, value in given.items() if value is not None], _COLUMNS)
+    arrays = {key: np.array(given[called]) for key, called in names.items()}
+    columns = Columns(name, **_converted(name, arrays, names), name=name, names=names)
     ends = {"action_low": action_low, "action_high": action_high}
     made = assemble(columns, layout="arrays", sha256="", task=task, **ends)
     return replace(made, sha256=_digest(made.transitions))
@@ -75,7 +86,7 @@ def read_npz(path: Path) -> Columns:
     try:
         with zipfile.ZipFile(path) as archive:
             present = [name.removesuffix(".npy") for name in archive.namelist()]
-            names = _names_in(path, present)
+            names = _names_in(str(path), present)
             arrays = {key: _member(path, archive, name) for key, name in names.items()}
     except _FAULTS as error:
         raise InputError(f"{path} is no .npz file, or damaged or cut short: {error}") from error
@@ -106,24 +117,31 @@ def _converted(where: str, arrays: dict[str, np.ndarray], names: dict[str, str])
     return done
 
 
-def _names_in(path: Path, present: list[str]) -> dict[str, str]:
+def _names_in(
+    where: str, present: list[str], allowed: Collection[str] | None = None
+) -> dict[str, str]:
+    """Which name each column has among those `present`."""
     for name in ("done", "dones"):
         if name in present:
             raise InputError(
-                f"{path}: {name} does not say whether the next observation has a future: "
+                f"{where}: {name} does not say whether the next observation has a future: "
                 f"name it terminated where it has none, truncated where the episode was cut."
             )
+    if allowed is not None and (unknown := [name for name in present if name not in allowed]):
+        close = difflib.get_close_matches(unknown[0], allowed, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"give {', '.join(sorted(ALIASES))}."
+        raise InputError(f"{where}: there is no column {unknown[0]}: {meant}")
     names: dict[str, str] = {}
     for key, aliases in ALIASES.items():
         found = sorted(aliases.intersection(present))
         if len(found) > 1:
-            raise InputError(f"{path} has both {found[0]} and {found[1]}: keep one of them.")
+            raise InputError(f"{where} has both {found[0]} and {found[1]}: keep one of them.")
         if found:
             names[key] = found[0]
     for key in REQUIRED:
         if key not in names:
             have = ", ".join(sorted(present)) or "nothing"
-            raise InputError(f"{path}: {key} is missing: the file has {have}.")
+            raise InputError(f"{where}: {key} is missing: there is {have}.")
     return names
 
 

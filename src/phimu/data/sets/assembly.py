@@ -4,104 +4,16 @@ Everything is done in place and in blocks of rows, so that a dataset needs littl
 it will have in the end.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from phimu.action_range import BEYOND, ActionRange
 from phimu.data.logged import LoggedDataset, Transitions, plain_task, safe_name
+from phimu.data.sets.columns import Columns, blocks
 from phimu.errors import InputError
 
-BLOCK = 4_096  # rows
-BEYOND = 1e-4  # how far rounding may take an action out of its range, relative to half of it
 CLOSE = 1e-4  # s' and the next row's s are the same within this, relative to 1 + |s|
-
-REQUIRED = ("observation", "action", "reward", "terminated")
-VECTORS = ("observation", "action", "next_observation")
-FLAGS = ("terminated", "truncated")
-
-
-@dataclass
-class Columns:
-    """What a file holds, checked column by column. `assemble` overwrites the arrays."""
-
-    where: str  # the file, for messages
-    observation: np.ndarray  # [N, observation_dim] float32
-    action: np.ndarray  # [N, action_dim] float32
-    reward: np.ndarray  # [N] float32
-    terminated: np.ndarray  # [N] bool
-    truncated: np.ndarray | None = None  # [N] bool
-    next_observation: np.ndarray | None = None  # [N, observation_dim] float32
-    episode: np.ndarray | None = None  # [N], a number per episode
-    action_low: Any = None  # the range of the actions, as it was found
-    action_high: Any = None
-    name: str = ""
-    task: str | None = None
-    names: dict[str, str] = field(default_factory=dict)  # what the file calls a column
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        rows, width = self.observation.shape
-        if rows == 0 or width == 0 or self.action.shape[1] == 0:
-            empty = "action" if rows and width else "observation"
-            raise InputError(f"{self.label(empty)} is empty: give at least one transition.")
-        for name in ("action", "reward", "terminated", "truncated", "next_observation", "episode"):
-            column = getattr(self, name)
-            if column is not None and len(column) != rows:
-                raise InputError(
-                    f"{self.label(name)} has {len(column)} rows, but {self.called('observation')} "
-                    f"has {rows}: give one per transition."
-                )
-        following = self.next_observation
-        if following is not None and following.shape[1] != width:
-            raise InputError(
-                f"{self.label('next_observation')} has {following.shape[1]} columns, but "
-                f"{self.called('observation')} has {width}: give as many."
-            )
-
-    def called(self, column: str) -> str:
-        return self.names.get(column, column)
-
-    def label(self, column: str) -> str:
-        return f"{self.where}: {self.called(column)}"
-
-    def note(self, what: str, rows: np.ndarray) -> None:
-        """Say of how many rows something is true, unless of none."""
-        if count := np.count_nonzero(rows):
-            self.notes.append(f"{what}: {count:,}")
-
-
-def check_type(key: str, dtype: np.dtype, shape: tuple[int, ...], label: str) -> None:
-    """Numbers, of shape [N, size] or [N], for which [N, 1] is taken as well."""
-    if dtype.kind not in ("biuf" if key in (*FLAGS, "episode") else "iuf"):
-        raise InputError(f"{label} has type {dtype}: give numbers.")
-    ndim = 2 if key in VECTORS else 1
-    if len(shape) != ndim and (ndim, shape[1:]) != (1, (1,)):
-        raise InputError(f"{label} has shape {shape}: give {'[N, size]' if ndim == 2 else '[N]'}.")
-
-
-def converted(key: str, values: np.ndarray, label: str) -> np.ndarray:
-    """A column whose type was checked, as float32 or bool, if its numbers can be that."""
-    values = values if key in VECTORS else values.reshape(-1)
-    if key == "episode":
-        return values
-    if key in FLAGS:
-        flags = values.astype(bool)
-        if (wrong := values != flags).any():
-            row = int(wrong.argmax())
-            raise InputError(f"{label} in row {row} is {values[row]:g}: give 0 or 1.")
-        return flags
-    with np.errstate(over="ignore"):  # what overflows is refused below
-        column = np.ascontiguousarray(values, np.float32)
-    for rows in _blocks(len(column)):
-        if (bad := ~np.isfinite(column[rows])).any():
-            first = np.argwhere(bad)[0]
-            raise InputError(
-                f"{label} in row {rows.start + first[0]} is {column[rows][tuple(first)]}: "
-                f"drop or mend that transition."
-            )
-    return column
 
 
 def assemble(
@@ -166,9 +78,9 @@ def _scale_actions(columns: Columns, low: np.ndarray | None, high: np.ndarray | 
     size = columns.action.shape[1]
     low = np.full(size, -1.0) if low is None else low
     high = np.full(size, 1.0) if high is None else high
-    middle, half = low / 2 + high / 2, high / 2 - low / 2
-    for rows in _blocks(len(columns.action)):
-        scaled = (columns.action[rows] - middle) / half
+    ends = ActionRange(low, high)
+    for rows in blocks(len(columns.action)):
+        scaled = ends.scaled(columns.action[rows])
         beyond = np.abs(scaled) > 1 + BEYOND
         if beyond.any():
             row, dim = np.argwhere(beyond)[0]
@@ -215,6 +127,8 @@ def _transitions(columns: Columns) -> Transitions:
 
 def _ends(columns: Columns) -> np.ndarray:
     """[N] bool: the last row of each episode. Where s' is in the file, it must agree."""
+    if columns.truncated is columns.episode is columns.next_observation is None:
+        raise InputError(_endless(columns))
     ends = columns.terminated.copy()
     if columns.truncated is not None:
         ends |= columns.truncated
@@ -236,6 +150,23 @@ def _ends(columns: Columns) -> np.ndarray:
             f"the columns do not belong together, or a cut is not marked there."
         )
     return ends
+
+
+def _endless(columns: Columns) -> str:
+    """Resets are no dynamics, so rows of which nothing says where episodes were cut are refused."""
+    there = ""
+    if len(columns.observation) > 2:
+        change = np.diff(columns.observation, axis=0) / (columns.observation.std(axis=0) + 1e-12)
+        size = np.where(columns.terminated[:-1], 0.0, np.linalg.norm(change, axis=1))
+        row, typical = int(size.argmax()), float(np.median(size))
+        if typical > 0:
+            times = f"{size[row] / typical:.3g} times as much as at the median"
+            there = f" (from row {row} to {row + 1} the observation changes {times})"
+    cut, episode, following = map(columns.called, ("truncated", "episode", "next_observation"))
+    return (
+        f"{columns.where}: nothing says where an episode was cut short{there}: give {cut}, "
+        f"{episode} or {following}; zeros as {episode} if it is one that was never cut."
+    )
 
 
 def _changes(columns: Columns, ends: np.ndarray) -> np.ndarray:
@@ -270,7 +201,7 @@ def _starts(ends: np.ndarray) -> np.ndarray:
 def _jumps(observation: np.ndarray, next_observation: np.ndarray) -> np.ndarray:
     """[N] bool: s' is not the observation of the row below."""
     jumps = np.zeros(len(observation), bool)
-    for rows in _blocks(len(observation) - 1):
+    for rows in blocks(len(observation) - 1):
         below = observation[rows.start + 1 : rows.stop + 1]
         distance = np.abs(next_observation[rows] - below)
         jumps[rows] = (distance > CLOSE * (1 + np.abs(below))).any(axis=1)
@@ -287,13 +218,8 @@ def _following(observation: np.ndarray, terminated: np.ndarray, keep: np.ndarray
 def _compact(column: np.ndarray, keep: np.ndarray) -> np.ndarray:
     """The rows that stay, moved to the front of the same memory."""
     at = 0
-    for rows in _blocks(len(keep)):
+    for rows in blocks(len(keep)):
         kept = column[rows][keep[rows]]
         column[at : at + len(kept)] = kept
         at += len(kept)
     return column[:at]
-
-
-def _blocks(rows: int) -> Iterator[slice]:
-    for start in range(0, rows, BLOCK):
-        yield slice(start, min(start + BLOCK, rows))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.sets.assembly import REQUIRED, Columns
+from phimu.data.sets.columns import REQUIRED, Columns
 from phimu.data.sets.hdf5 import D4RL, Hdf5Columns, open_hdf5, text_attribute
 from phimu.data.sets.scores import HORIZON, Body, body_of_set, body_of_task
 from phimu.errors import InputError

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.sets.assembly import FLAGS, check_type, converted
 from phimu.data.sets.checksums import most_bytes
+from phimu.data.sets.columns import FLAGS, check_type, converted
 from phimu.errors import InputError
 
 # What the two layouts call our columns.

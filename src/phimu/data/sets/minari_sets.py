@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from phimu.data.sets.assembly import FLAGS, Columns
 from phimu.data.sets.checksums import most_bytes
+from phimu.data.sets.columns import FLAGS, Columns
 from phimu.data.sets.hdf5 import MINARI, MINARI_FILE, Hdf5Columns, open_hdf5, text_attribute
 from phimu.errors import InputError
 

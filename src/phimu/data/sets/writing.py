@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from phimu.action_range import ActionRange
 from phimu.data.logged import Transitions
 from phimu.data.sets.hdf5 import D4RL, MINARI, MINARI_FILE, import_h5py
 from phimu.errors import InputError
@@ -112,11 +113,7 @@ def _box(low: np.ndarray, high: np.ndarray) -> str:
 
 def _in_units_of_task(action: np.ndarray, origin: Origin) -> np.ndarray:
     """From [-1, 1] to [low, high], as the environment got it."""
-    low, high = (np.asarray(x, np.float64) for x in (origin.action_low, origin.action_high))
-    if (low == -1).all() and (high == 1).all():
-        return action
-    scaled = (low / 2 + high / 2) + (high / 2 - low / 2) * action
-    return np.clip(scaled, low, high).astype(np.float32)
+    return ActionRange(origin.action_low, origin.action_high).outward(action).astype(np.float32)
 
 
 def _refuse_gaps(transitions: Transitions) -> None:
