@@ -264,6 +264,60 @@ def test_a_model_says_what_it_is(tmp_path: Path) -> None:
     assert repr(sac(Pays(pendulum()))).startswith("Sac(Pays(TimeLimit(")
 
 
+# Several side by side
+
+
+def vector(*makers: Callable[[], gymnasium.Env]) -> gymnasium.vector.SyncVectorEnv:
+    return gymnasium.vector.SyncVectorEnv(list(makers))
+
+
+def test_several_environments_are_evaluated_in_a_copy_of_one(tmp_path: Path) -> None:
+    """Also where the first has just begun an episode, and by functions and ids."""
+    wrapped = [lambda: PaysOne(pendulum())] * 2
+    for steps in (30, 400):
+        model = sac(vector(*wrapped), steps)
+        assert model.evaluate(1)["return"] == 200
+    with pytest.raises(InputError, match="the one that the model learns in"):
+        model.evaluate(1, env=model.run.seats[1].task.env)
+    model.save(tmp_path)
+    with pytest.raises(InputError, match=r"learned in PaysOne\("):
+        Sac.load(tmp_path)
+    assert Sac.load(tmp_path, vector(*wrapped)).learn(2).num_timesteps == 402
+    made = Sac(wrapped[0], envs=2, **SMALL)  # a function is asked twice
+    assert made.learn(30).evaluate(1)["return"] == 200
+    assert made.run.stride == 2
+    named = Sac(vector(lambda: pendulum(g=2.0), lambda: pendulum(g=2.0)), **SMALL)
+    assert (named.config.task_options, named.config.environment) == ({"g": 2.0}, None)
+
+
+def test_environments_that_differ_are_not_evaluated_in_one_of_them() -> None:
+    model = sac(vector(pendulum, lambda: pendulum(g=1.0)), 30)
+    assert "and others beside it" in str(model.config.environment)
+    with pytest.raises(InputError, match="none stands for all"):
+        model.evaluate(1)
+    changed = sac(vector(changed_by_hand, pendulum), 30)
+    with pytest.raises(InputError, match="a copy is not the same"):
+        changed.evaluate(1)
+
+
+def test_set_env_of_several_cuts_the_episode_of_each(tmp_path: Path) -> None:
+    model = Sac(PENDULUM, envs=2, **SMALL).learn(30)
+    model.set_env(lambda: PaysOne(pendulum()))
+    model.learn(6)
+    rows = model.run.replay.rows
+    assert rows.truncated[:36].tolist() == [0.0] * 28 + [1.0] * 2 + [0.0] * 6
+    assert (rows.reward[30:36] == 1).all()
+    assert [seat.episode for seat in model.run.seats] == [2, 3]
+    model.save(tmp_path)
+    loaded = Sac.load(tmp_path, env=lambda: PaysOne(pendulum()))
+    for each in (model, loaded):
+        each.learn(4)
+    here, there = (each.run.replay.rows.observation[:40] for each in (model, loaded))
+    np.testing.assert_array_equal(here, there)
+    with pytest.raises(InputError, match="envs is 2, but env is one environment"):
+        model.set_env(pendulum())
+
+
 # phimu.evaluate
 
 

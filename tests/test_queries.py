@@ -285,7 +285,7 @@ def test_a_bonus_that_can_only_be_zero_says_why(version: str) -> None:
     """The presets small and paper-mujoco have none, as the paper on MuJoCo."""
     model = Ctrl("Pendulum-v1", version, **ONLINE | {"bonus_scale": 0.0}).learn(25)
     with pytest.raises(
-        InputError, match=r"^bonus_scale is 0 .* bonus is 0 everywhere: give Ctrl\("
+        InputError, match=r"^bonus_scale is 0 .* bonus is 0 everywhere: make one with"
     ):
         model.bonus(*pairs(model))
     assert "bonus" not in model.run.metrics  # nor is a row of zeros logged

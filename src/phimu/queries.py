@@ -177,8 +177,8 @@ class Queries:
         run = self.run
         if run.agent.confidence.bonus_scale == 0:
             raise InputError(
-                f"bonus_scale is 0 in this model, so its {name} is 0 everywhere: give "
-                f"{type(self).__name__.removesuffix('Model')}(..., bonus_scale=1.0) or more."
+                f"bonus_scale is 0 in this model, so its {name} is 0 everywhere: make one with "
+                f"bonus_scale=1.0, for example."
             )
         if isinstance(run, OfflineRun) and run.step <= run.preparation:
             raise InputError(

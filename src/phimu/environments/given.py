@@ -51,7 +51,7 @@ def given(source: Source, count: int = 1, **options: Any) -> Given:
         return Given(tasks, (source, options, None), lambda: open_task(source, **options))
     if isinstance(source, gymnasium.Env | VectorEnv) or not callable(source):
         tasks = open_tasks(source, count, **options)
-        return Given(tasks, _alike(tasks), lambda: open_task(copy_of(tasks)), made=False)
+        return Given(tasks, _alike(tasks), lambda: _copied(tasks), made=False)
     if options:
         raise InputError(
             f"{', '.join(options)} can be given only with a task id; pass them on in the function "
@@ -106,6 +106,15 @@ def _plain(env: gymnasium.Env, spec: Any, registered: Any) -> bool:
     return len(set(found)) == len(found)  # a second time limit is another environment
 
 
+def _copied(tasks: list[Task]) -> Task:
+    first = tasks[0].env
+    if any(describe(task.env) != describe(first) for task in tasks):
+        raise InputError(
+            f"The environments differ, so that none stands for all: give {ANOTHER}, as env."
+        )
+    return open_task(copy_of(first))
+
+
 def _wrappers(env: gymnasium.Env) -> list[gymnasium.Wrapper]:
     """From the outermost inwards."""
     found = []
@@ -115,11 +124,8 @@ def _wrappers(env: gymnasium.Env) -> list[gymnasium.Wrapper]:
     return found
 
 
-def copy_of(tasks: list[Task]) -> gymnasium.Env:
+def copy_of(env: gymnasium.Env) -> gymnasium.Env:
     """The same classes with the same arguments, or InputError where these are not known."""
-    env = tasks[0].env
-    if any(describe(task.env) != describe(env) for task in tasks):
-        raise InputError(f"The environments differ, so that none stands for all: give {ANOTHER}.")
     spec = env.unwrapped.spec
     if spec is None:
         raise InputError(
