@@ -136,6 +136,10 @@ def test_the_agent_in_python(source: str, tmp_path: Path, logged: Path):
         np.testing.assert_array_equal(here, there)
     with pytest.raises(InputError, match="toy has no q_value"):
         model.q_value(observation, observation)
+    with pytest.raises(InputError, match="toy has no temperature"):
+        _ = model.temperature  # the agent's setting of this name is none of a ratio
+    with pytest.raises(InputError, match="kind ToyState cannot be exported"):
+        model.export(tmp_path / "policy.npz")
 
 
 def test_an_agent_learns_only_from_what_its_line_says(monkeypatch, capsys):

@@ -110,6 +110,7 @@ class Queries:
 
         The same until the model learns on, also after it was saved and loaded.
         """
+        self._check("log_ratio")
         if self._base is None or self._base[0] != self.run.step:
             self._base = self.run.step, base_measure(self.run)
         return self._base[1]
@@ -178,7 +179,7 @@ class Queries:
         if run.agent.confidence.bonus_scale == 0:
             raise InputError(
                 f"bonus_scale is 0 in this model, so its {name} is 0 everywhere: make one with "
-                f"bonus_scale=1.0, for example."
+                "bonus_scale=1.0, for example."
             )
         if isinstance(run, OfflineRun) and run.step <= run.preparation:
             raise InputError(

@@ -78,14 +78,15 @@ def begin(
 
 
 def answers(agent: Settings, name: str) -> bool:
-    """Whether an agent can be asked this."""
-    return hasattr(agent, name) or (name in BY_REPRESENTATION and hasattr(agent, "representation"))
+    """Whether an agent can be asked this; a setting of the same name is no answer."""
+    own = callable(getattr(agent, name, None))
+    return own or (name in BY_REPRESENTATION and hasattr(agent, "representation"))
 
 
 def answer(agent: Settings, name: str, state: State, *inputs: jax.Array) -> jax.Array:
     """An agent's own, or that of its representation, if this has a density."""
     own = getattr(agent, name, None)
-    if own is not None:
+    if callable(own):
         return own(state, *inputs)
     asked = density(agent.representation)
     if name == "log_ratio":
