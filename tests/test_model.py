@@ -149,7 +149,7 @@ def test_no_observation_has_no_action(model: Ctrl, sac: Sac) -> None:
     [
         (POINTS[0], ACTIONS[0], r"observation has shape \(2,\): give a batch \[B, 2\]"),
         (POINTS, ACTIONS[:, :1], r"action has shape \(3, 1\): give a batch \[B, 2\]"),
-        (POINTS, ACTIONS[:2], "There are 3 observations and 2 actions: give pairs"),
+        (POINTS, ACTIONS[:2], "action has 2 rows: give 3, one for each"),
         (POINTS[None], ACTIONS, r"observation has shape \(1, 3, 2\)"),
     ],
 )
