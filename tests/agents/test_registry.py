@@ -127,9 +127,7 @@ def test_small_l_is_a_true_linear_mdp_with_a_linear_critic():
     assert settings.beside_phi == "nothing"
 
 
-@pytest.mark.parametrize(
-    "name", sorted(AGENTS["ctrl-ucb-l"].presets(logged=False).keys() - {"small"})
-)
+@pytest.mark.parametrize("name", [name for name in ONLINE if name != "small"])
 def test_m_and_l_differ_in_the_critic_and_the_bonus_prediction_alone(name):
     """L has a linear critic and phi that predicts the bonus (appendix C), M two layers."""
     of_m, of_l = preset("ctrl-ucb-m", name), preset("ctrl-ucb-l", name)

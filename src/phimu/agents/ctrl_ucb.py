@@ -363,6 +363,8 @@ UCBL: Presets = {
     "paper-mujoco": Preset(_linear(_PAPER_MUJOCO), Schedule()),
     "paper-dmc": Preset(_linear(_PAPER_DMC), Schedule(Collection(learning_starts=5_000))),
     "small": Preset(_SMALL_LINEAR, Schedule(Collection(learning_starts=1_000), batch_size=512)),
+    "explore": Preset(_linear(_SMALL_EXPLORE), NORMALISED),
     "maze": Preset(_linear(_MAZE), _IN_THE_MAZE),
     "maze-exponential": Preset(_linear(_MAZE_EXPONENTIAL), _IN_THE_MAZE_EXPONENTIAL),
+    "maze-explore": Preset(_linear(_EXPLORE), EXPLORING),
 }
