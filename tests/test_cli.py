@@ -18,6 +18,7 @@ from phimu.agents import AGENTS, PRESETS, learners, preset
 from phimu.cli import COMMANDS, main
 from phimu.evaluation.episodes import episode_seeds
 from phimu.reports import maze
+from phimu.runs import checkpoint
 from phimu.session import Output, load_run
 from phimu.speed import loop, offline, updates
 from phimu.studies.cost import read_bench
@@ -579,7 +580,10 @@ def test_nan_in_the_middle_stops_the_run(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "observation[1] is nan after step 3" in error
-    assert not (only_run(tmp_path) / "checkpoint").exists()
+    assert "The run is saved at step 2" in error  # as it was before that step
+    saved = checkpoint.load(only_run(tmp_path) / "checkpoint")
+    assert saved is not None
+    assert saved.step == 2
 
 
 def test_directory_of_another_configuration_is_refused(

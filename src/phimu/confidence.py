@@ -105,10 +105,15 @@ class Elliptical:
                 "both positive, or None."
             )
 
+    @property
+    def _kernel(self) -> tuple[int, float] | None:
+        """None as well where there is no bonus: nothing is to be kept for it."""
+        return self.bonus_kernel if self.bonus_scale else None
+
     def init(self, feature_dim: int) -> EllipticalState:
         """Of an empty buffer, Sigma = ridge I."""
-        lifted = None if self.bonus_kernel is None else kernel(feature_dim, self.bonus_kernel[0])
-        size = feature_dim if self.bonus_kernel is None else self.bonus_kernel[0]
+        lifted = None if self._kernel is None else kernel(feature_dim, self._kernel[0])
+        size = feature_dim if self._kernel is None else self._kernel[0]
         whitening = jnp.eye(size) / np.float32(np.sqrt(self.ridge))
         return EllipticalState(lifted, whitening, jnp.ones(()))
 
@@ -142,8 +147,8 @@ class Elliptical:
         if self.bonus_unit == "reward":
             typical = np.sqrt(np.mean(np.square(rewards, dtype=np.float64)))
             state = state._replace(unit=jnp.float32(max(typical, SMALLEST_UNIT)))
-        if self.bonus_kernel is not None:
-            count, share = self.bonus_kernel
+        if self._kernel is not None:
+            count, share = self._kernel
             width = share * median_distance(phi)
             state = state._replace(kernel=kernel(phi.shape[1], count, width))
         return state

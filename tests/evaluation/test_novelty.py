@@ -59,7 +59,9 @@ def test_the_bonus_of_true_counts_is_ranked_as_itself():
     assert counted.visited == len(visited)
     inner = Maze().inside_wall(cells.centres()).sum()
     assert counted.cells == SIDE**2 - inner
-    assert novelty(of_cell(visits + 1.0), cells, observation, action).correlation == -1.0
+    assert novelty(of_cell(visits + 1.0), cells, observation, action).correlation == pytest.approx(
+        -1.0
+    )
     assert novelty(of_cell(np.ones(SIDE**2)), cells, observation, action).correlation == 0.0
 
 

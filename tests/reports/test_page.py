@@ -15,6 +15,7 @@ from phimu.reports.numbers import Footnotes, number, span, thousands
 from phimu.reports.page import page
 from phimu.reports.page.markup import Html, join, tag
 from phimu.reports.rows import gather
+from phimu.studies.tables import STUDIES
 
 sys.path.insert(0, str(Path(__file__).parent))
 import browser
@@ -200,7 +201,7 @@ def test_the_command_writes_the_page_and_refuses_in_one_sentence(
     assert main(["report", str(runs), "-o", str(out), "--text", str(tmp_path / "text")]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == str(out)
-    assert len(said) == 1 + 2 * 8
+    assert len(said) == 1 + 2 * len(STUDIES)
     assert out.read_text().startswith("<!doctype html>")
     (tmp_path / "empty").mkdir()
     for wrong, about in (

@@ -57,15 +57,15 @@ def run():
 
 
 def dense(run: OfflineRun, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
-    """min(scale sqrt(phi' Sigma^-1 phi), 2), Sigma of the run's data, in float64."""
+    """min(scale sqrt(phi' Sigma^-1 phi), 2), Sigma of the run's data with a ridge of half the mean
+    |phi|^2, in float64."""
 
     def phi(observation: np.ndarray, action: np.ndarray) -> np.ndarray:
         seen = run.state.normaliser(observation)
-        found = np.asarray(AGENT.phi(run.state.agent, seen, action), np.float64)
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+        return np.asarray(AGENT.phi(run.state.agent, seen, action), np.float64)
 
     logged = phi(*a_set().transitions[:2])
-    sigma = logged.T @ logged + 0.5 * np.eye(8)
+    sigma = logged.T @ logged + 0.5 * np.mean(np.sum(logged**2, axis=1)) * np.eye(8)
     here = phi(observation, action)
     squares = np.sum(here * np.linalg.solve(sigma, here.T).T, axis=1)
     return np.minimum(3.0 * np.sqrt(squares), 2.0)

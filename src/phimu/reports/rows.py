@@ -266,9 +266,9 @@ def _preset_and_changes(
 ) -> tuple[str, Changes]:
     """The preset that the manifest names, and what differs from it.
 
-    Older manifests name none: then it is the preset with the fewest changed settings, among equals
-    the one in the command. Settings that only one side has came or went with a version of phimu,
-    and are not compared.
+    Older manifests name none: then it is the one in the command, or else the preset with the fewest
+    changed settings. Settings that only one side has came or went with a version of phimu, and are
+    not compared.
     """
     options = tuple(config.get("task_options", {}).items())
     offline, stated = config.get("dataset") is not None, started[0].get("preset")
@@ -284,5 +284,5 @@ def _preset_and_changes(
         found.append((name, tuple((each, settings[each]) for each in sorted(differ))))
     if not found:
         return stated or "unknown preset", options
-    nearest, changes = min(found, key=lambda each: (len(each[1]), each[0] not in command))
+    nearest, changes = min(found, key=lambda each: (each[0] not in command, len(each[1])))
     return nearest, changes + options
