@@ -35,6 +35,7 @@ from phimu.types import Drawn, Feed, Spec
 TINY = {
     **{"actor_sizes": (8,), "critic_width": 8, "feature_dim": 8, "feature_sizes": (8,)},
     **{"negatives": 4, "bonus_scale": 1.0, "refresh_every": 10, "covariance_sample": 20},
+    "bonus_kernel": None,
     **{"batch_size": 8, "buffer_size": 60, "learning_starts": 20, "evaluate_every": 0},
     **{"checkpoint_every": 10, "log_every": 5, "normalise_observations": False},
 }

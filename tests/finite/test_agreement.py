@@ -75,12 +75,13 @@ def test_maximum_likelihood_of_normalised_models_agrees(problem):
 def test_bonuses_agree(model, bonus_scale):
     observations, actions, feature_dim = model.phi.shape
     visits = np.random.default_rng(0).integers(0, 40, (observations, actions))
-    phi = model.phi / np.linalg.norm(model.phi, axis=2, keepdims=True)  # as the deep code has it
-    rows = phi.reshape(-1, feature_dim).astype(np.float32)
+    phi = np.asarray(model.phi)
+    seen = np.repeat(phi.reshape(-1, feature_dim), visits.reshape(-1), axis=0)
     confidence = Elliptical(bonus_scale=bonus_scale, ridge=1.0)
-    whitening = confidence.fit([np.repeat(rows, visits.reshape(-1), axis=0)])
-    expected = exact(bonus)(phi, visits, bonus_scale, 1.0)
-    found = np.asarray(confidence.bonus(whitening, jnp.asarray(phi, jnp.float32)))
+    state = confidence.fit([seen.astype(np.float32)], np.ones(len(seen), np.float32))
+    ridge = float(np.mean(np.sum(seen**2, axis=1)))  # the deep code's is in units of this
+    expected = exact(bonus)(phi, visits, bonus_scale, ridge)
+    found = np.asarray(confidence.bonus(state, jnp.asarray(phi, jnp.float32)))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert np.unique(expected).size > 3
 
