@@ -130,7 +130,10 @@ class CtrlLcb:
             here, penalty = feed.columns["phi"], feed.columns["penalty"]
         else:
             here = self.phi(state, batch.observation, batch.action)
-            penalty = self.penalty(state, batch.observation, batch.action)
+            given = here  # of which the penalty is, unless it is of something else
+            if self.confidence.bonus_features != "phi":
+                given = self.bonus_input(state, batch.observation, batch.action)
+            penalty = self.confidence.bonus(state.confidence, given)
         planner, metrics = self.planner.update(
             state.planner,
             self._inputs(state),
