@@ -195,7 +195,8 @@ def test_an_environment_is_described_by_id_and_options_where_these_make_it() -> 
     assert describe(pendulum(max_episode_steps=9)) == (PENDULUM, {"max_episode_steps": 9}, None)
     unlimited = gymnasium.make(PENDULUM, max_episode_steps=-1)
     assert describe(unlimited) == (PENDULUM, {"max_episode_steps": -1}, None)
-    assert describe(pendulum(g=np.float32(1)))[2] is not None  # not to be written down
+    for odd in (np.float32(1), np.ones(3)):
+        assert describe(pendulum(g=odd))[2] is not None  # not to be written down
     maze = gymnasium.make("phimu/FourRooms-v0", reward="dense")
     assert describe(maze) == ("phimu/FourRooms-v0", {"reward": "dense"}, None)
     for env in (TimeLimit(pendulum(), 300), PaysOne(pendulum()), Pays(pendulum())):

@@ -14,6 +14,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from phimu.environments.making import quietly_made
 from phimu.environments.task import Task, open_task
 from phimu.environments.vector import open_tasks
 from phimu.errors import InputError
@@ -88,13 +89,15 @@ def describe(env: gymnasium.Env) -> Described:
 def _options(spec: Any, registered: Any) -> dict[str, Any] | None:
     """What `gymnasium.make` takes besides the id, if it can be written down."""
     usual = {"render_mode": spec.kwargs.get("render_mode"), **registered.kwargs}
-    options = {k: v for k, v in spec.kwargs.items() if k not in usual or usual[k] != v}
+    try:
+        options = {k: v for k, v in spec.kwargs.items() if k not in usual or usual[k] != v}
+        if json.loads(json.dumps(options)) != options:
+            return None
+    except (TypeError, ValueError):  # an array, or what else JSON has no word for
+        return None
     if spec.max_episode_steps != registered.max_episode_steps:
         options["max_episode_steps"] = spec.max_episode_steps or -1  # -1 stands for no limit
-    try:
-        return options if json.loads(json.dumps(options)) == options else None
-    except (TypeError, ValueError):
-        return None
+    return options
 
 
 def _plain(env: gymnasium.Env, spec: Any, registered: Any) -> bool:
@@ -134,7 +137,7 @@ def copy_of(env: gymnasium.Env) -> gymnasium.Env:
         )
     wrappers = _wrappers(env)[::-1]
     arguments = [_arguments(each, spec.id) for each in wrappers]
-    copy = gymnasium.make(spec)
+    copy = quietly_made(spec)
     first = len(_wrappers(copy))  # an entry point may wrap what it makes
     try:
         for wrapper, named in list(zip(wrappers, arguments, strict=True))[first:]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import gymnasium
 from gymnasium import error
-from gymnasium.envs.registration import load_env_creator
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from phimu.errors import InputError
 
@@ -38,11 +38,8 @@ def make(task: str, kwargs: dict[str, Any]) -> gymnasium.Env:
     """`gymnasium.make`, whose many exceptions become one sentence each."""
     name = imported(task)
     _check_options(task, name, kwargs)
-    spec = gymnasium.registry.get(name)
-    theirs = spec is not None and str(spec.entry_point).startswith(_WITH_GYMNASIUM_MODELS)
     try:
-        with quiet_model_compiler() if theirs else contextlib.nullcontext():
-            return gymnasium.make(name, **kwargs)
+        return quietly_made(name, **kwargs)
     except (error.DependencyNotInstalled, ImportError) as missing:
         raise InputError(_how_to_install(task, missing)) from missing
     except error.Error as unknown:
@@ -54,6 +51,14 @@ def make(task: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         if unexpected is None or unexpected[1] not in kwargs:
             raise
         raise InputError(_unaccepted(task, name, unexpected[1])) from refused
+
+
+def quietly_made(task: str | EnvSpec, **kwargs: Any) -> gymnasium.Env:
+    """`gymnasium.make`, without what MuJoCo's compiler says of Gymnasium's models."""
+    spec = gymnasium.registry.get(task) if isinstance(task, str) else task
+    theirs = spec is not None and str(spec.entry_point).startswith(_WITH_GYMNASIUM_MODELS)
+    with quiet_model_compiler() if theirs else contextlib.nullcontext():
+        return gymnasium.make(task, **kwargs)
 
 
 @contextlib.contextmanager
