@@ -51,7 +51,8 @@ def carried_out(tmp_path_factory) -> dict[str, tuple[Run, list[list[str]]]]:
         commands = []
         while (command := run.next_command()) is not None:
             run.prepare()
-            assert main(command) == 0
+            # JAX has its threads already where other tests came first.
+            assert main([word for word in command if word not in ("--threads", "1")]) == 0
             commands.append(command)
         done[run.label] = run, commands
     return done
