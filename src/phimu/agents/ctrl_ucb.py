@@ -46,6 +46,11 @@ class CtrlUcb:
     critic_trains_phi: float = 0.0
     """Weight of the TD loss in the loss of phi. 0: phi is frozen to the planner, as in the paper;
     above 0 critic and actor read the current phi, targets the slow one."""
+    centre_bonus: bool = False
+    """Whether the critic learns from the bonus minus its mean over the batch. The paper's bonus is
+    never negative, so every end of an episode forgoes it: a goal that ends the episode then has to
+    pay more than all bonuses after it. Centred, an end neither repels nor attracts, and where
+    nothing ends Q shifts by a constant."""
     planner_rows: int | None = None
     """Rows of a batch the planner learns from; contrast wants larger batches than control."""
     planner_steps: int = 1
@@ -117,7 +122,7 @@ class CtrlUcb:
         planner, planned = self.planner.update(
             state.planner,
             self._inputs(phi),
-            few._replace(reward=few.reward + bonus),
+            few._replace(reward=few.reward + self._added(bonus)),
             for_planner,
             beside(here, self.beside_phi, few.observation, few.action),
         )
@@ -140,7 +145,7 @@ class CtrlUcb:
             state.planner,
             self._inputs(phi),
             self._inputs(slow),
-            few._replace(reward=few.reward + bonus),
+            few._replace(reward=few.reward + self._added(bonus)),
             for_planner,
             self._inputs(phi)(few.observation, few.action),
         )
@@ -162,6 +167,10 @@ class CtrlUcb:
         if not self.confidence.bonus_scale:
             return jnp.zeros(batch.reward.shape[0])
         return self.bonus(state, batch.observation, batch.action)
+
+    def _added(self, bonus: jax.Array) -> jax.Array:
+        """What is added to the reward."""
+        return bonus - jnp.mean(bonus) if self.centre_bonus else bonus
 
     def _told(self, bonus: jax.Array, reward: jax.Array) -> Metrics:
         """Where there is none, a column of zeros would look as if it had decayed."""
