@@ -213,3 +213,10 @@ def polyak(slow: Tree, fast: Tree, rate: float) -> Tree:
     return jax.tree.map(
         lambda s, f: s + rate * (f - s) if eqx.is_inexact_array(s) else s, slow, fast
     )
+
+
+def copied(when: jax.Array, slow: Tree, fast: Tree) -> Tree:
+    """`fast` on every array of a tree when [] is true, else `slow`."""
+    return jax.tree.map(
+        lambda s, f: jnp.where(when, f, s) if eqx.is_inexact_array(s) else s, slow, fast
+    )

@@ -85,6 +85,37 @@ def test_planning_leaves_phi_bit_identical():
     assert not equal(states[0].representation.slow.phi, start.representation.slow.phi)
 
 
+def test_held_targets_read_the_phi_before():
+    """With another phi before, the TD loss differs, and Q of the batch does not."""
+    (agent,) = override((CONTRAST_ONLY,), {"feature_every": 100, "target_every": 100})
+    state = agent.init(SPEC, jax.random.PRNGKey(0))
+    held = state.representation.held
+    other = held._replace(phi=jax.tree.map(lambda x: 1.5 * x, held.phi))
+    moved = state._replace(representation=state.representation._replace(held=other))
+    feed, key = random_batch(0, 0), jax.random.PRNGKey(0)
+    (_, one), (_, two) = (agent.update("policy", s, feed, key) for s in (state, moved))
+    assert one["td_loss"] != two["td_loss"]
+    assert one["value"] == two["value"]
+
+
+def test_a_centred_bonus_sums_to_nothing_over_a_batch():
+    """A critic that centres learns as one whose rewards hold the bonus minus its mean."""
+    (plain,) = override((CONTRAST_ONLY,), {"bonus_scale": 1.0})
+    centred = replace(plain, centre_bonus=True)
+    state = plain.init(SPEC, jax.random.PRNGKey(0))
+    feed, key = random_batch(0, 0), jax.random.PRNGKey(0)
+    learned, told = centred.update("policy", state, feed, key)
+    shifted = feed.batch.reward - float(told["bonus"])
+    expected, _ = plain.update(
+        "policy", state, feed._replace(batch=feed.batch._replace(reward=shifted)), key
+    )
+    assert told["bonus"] > 0
+    for found, wanted in zip(
+        leaves(learned.planner.critic), leaves(expected.planner.critic), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+
+
 def test_the_planner_reads_the_slow_phi():
     state = CONTRAST_ONLY.init(SPEC, jax.random.PRNGKey(0))
     slow = jax.tree.map(lambda x: 1.1 * x, state.representation.slow)

@@ -309,7 +309,21 @@ def test_the_pull_is_the_gradient_of_the_td_loss_at_phi():
     np.testing.assert_array_equal(other[1]["value"], metrics["value"])
 
 
-@pytest.mark.parametrize("bad", [{"target_rate": 0.0}, {"initial_entropy_weight": 0.0}])
+def test_a_copied_target_is_the_critic_before_every_third_update():
+    settings = replace(SETTINGS, target_every=3)
+    state = settings.init(SPEC, FEATURES, jax.random.PRNGKey(0))
+    target = float64(state.slow_critic)
+    for number in range(1, 8):
+        before = float64(state.critic)
+        state, _ = compiled(settings)(state, batch_of(number), jax.random.PRNGKey(number))
+        target = before if number % 3 == 0 else target
+        for found, expected in zip(float64(state.slow_critic), target, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"target_rate": 0.0}, {"initial_entropy_weight": 0.0}, {"target_every": -1}]
+)
 def test_bad_rates_and_weights_are_refused(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
         SoftActorCritic(**bad)

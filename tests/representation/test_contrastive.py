@@ -324,6 +324,23 @@ def test_slow_copies_follow_their_recursion(learner, rate):
 # What is learned and what is not
 
 
+def test_held_copies_stand_still_and_targets_read_the_one_before():
+    learner = replace(TINY, feature_every=3)
+    state = learner.init(SPEC, jax.random.PRNGKey(0))
+    reads = before = leaves((state.slow.phi, state.slow.mu))
+    for number in range(1, 8):
+        state, _ = step_of(learner)(state, *transitions(number))
+        if number % 3 == 0:
+            before, reads = reads, leaves((state.features.phi, state.features.mu))
+        found = leaves((state.slow.phi, state.slow.mu))
+        assert all(map(np.array_equal, found, reads))
+        assert all(map(np.array_equal, leaves(state.held.phi), before))
+    observation, action = (np.ones((2, n), np.float32) for n in (3, 2))
+    np.testing.assert_array_equal(
+        learner.target_phi(state)(observation, action), state.held.phi(observation, action)
+    )
+
+
 @pytest.mark.parametrize("learner", [TINY, EVERYTHING])
 def test_temperature_moves_only_if_asked(learner):
     state = learner.init(SPEC, jax.random.PRNGKey(0))

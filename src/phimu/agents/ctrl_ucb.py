@@ -117,14 +117,16 @@ class CtrlUcb:
                 representation, feed, for_features, self._to_predict(state, few)
             )
         phi = self.representation.phi(representation)
-        here = phi(few.observation, few.action)
+        target_phi = getattr(self.representation, "target_phi", self.representation.phi)
         bonus = self._bonus(state._replace(representation=representation), few)
-        planner, planned = self.planner.update(
+        inputs = self._inputs(phi)
+        planner, planned, _ = self.planner.update_and_pull(
             state.planner,
-            self._inputs(phi),
+            inputs,
+            self._inputs(target_phi(representation)),
             few._replace(reward=few.reward + self._added(bonus)),
             for_planner,
-            beside(here, self.beside_phi, few.observation, few.action),
+            inputs(few.observation, few.action),
         )
         metrics = learned | planned | self._told(bonus, few.reward)
         return CtrlUcbState(representation, state.confidence, planner), metrics

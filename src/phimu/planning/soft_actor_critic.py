@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from phimu.errors import InputError
-from phimu.networks import TanhGaussian, norm, polyak
+from phimu.networks import TanhGaussian, copied, norm, polyak
 from phimu.planning.critics import CriticName, Twin, smaller, twin, values
 from phimu.types import Batch, Metrics, Spec
 
@@ -42,6 +42,7 @@ class SoftActorCriticState(NamedTuple):
     actor_optimiser: optax.OptState
     critic_optimiser: optax.OptState
     entropy_optimiser: optax.OptState
+    updates: jax.Array | None  # [], how many so far, where `target_every` asks for it
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ class SoftActorCritic:
     """gamma."""
     target_rate: float = 0.005
     """How fast the target critic follows ("Target Update Tau")."""
+    target_every: int = 0
+    """If above 0, the target critic does not follow but is a copy, made anew every so many updates
+    (before the update whose number divides by it)."""
     critic_learning_rate: float = 3e-4
     """Adam's step for the critic."""
     actor_learning_rate: float = 3e-4
@@ -80,6 +84,8 @@ class SoftActorCritic:
             raise InputError(f"discount is {self.discount}: give a number from 0 to below 1.")
         if not 0 < self.target_rate <= 1:
             raise InputError(f"target_rate is {self.target_rate}: give a rate above 0, at most 1.")
+        if self.target_every < 0:
+            raise InputError(f"target_every is {self.target_every}: give 0, or how many updates.")
         if self.initial_entropy_weight <= 0:
             raise InputError(
                 f"initial_entropy_weight is {self.initial_entropy_weight}: give a positive number."
@@ -107,6 +113,7 @@ class SoftActorCritic:
             for_actor.init(actor),
             for_critic.init(critic),
             for_entropy.init(log_weight),
+            jnp.zeros((), jnp.int32) if self.target_every else None,
         )
 
     def update(
@@ -145,6 +152,7 @@ class SoftActorCritic:
         for_target, for_policy = jax.random.normal(key, (2, *batch.action.shape))
         for_actor, for_critic, for_entropy = self.optimisers()
         weight = jnp.exp(state.log_entropy_weight)
+        state = self._with_target(state)
 
         next_action, next_log_density = state.actor.with_noise(batch.next_observation, for_target)
         next_value = smaller(state.slow_critic, target_phi(batch.next_observation, next_action))
@@ -198,11 +206,14 @@ class SoftActorCritic:
         state = SoftActorCriticState(
             actor,
             critic,
-            polyak(state.slow_critic, critic, self.target_rate),
+            state.slow_critic
+            if self.target_every
+            else polyak(state.slow_critic, critic, self.target_rate),
             log_weight,
             actor_optimiser,
             critic_optimiser,
             entropy_optimiser,
+            state.updates,
         )
         metrics = {
             "td_loss": td_loss,
@@ -214,3 +225,12 @@ class SoftActorCritic:
             **told,
         }
         return state, metrics, pull
+
+    def _with_target(self, state: SoftActorCriticState) -> SoftActorCriticState:
+        """With a new copy as the target critic, where one is due."""
+        if state.updates is None:
+            return state
+        updates = state.updates + 1
+        due = updates % self.target_every == 0
+        slow_critic = copied(due, state.slow_critic, state.critic)
+        return state._replace(slow_critic=slow_critic, updates=updates)

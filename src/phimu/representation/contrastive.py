@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from phimu.errors import InputError
-from phimu.networks import MLP, Dense, Fourier, norm, polyak
+from phimu.networks import MLP, Dense, Fourier, copied, norm, polyak
 from phimu.normalisation import RunningNormaliser
 from phimu.representation.features import FeatureMap, Features, SlowFeatures
 from phimu.representation.losses import (
@@ -40,6 +40,13 @@ MEAN_RATE = 0.02  # of the running mean of the slow mu: over some fifty batches,
 MEAN_STRIDE = 2  # of which every other row is enough
 
 
+class Held(NamedTuple):
+    """What `feature_every` adds: the phi that the planner read before, and a count of updates."""
+
+    phi: FeatureMap
+    updates: jax.Array  # []
+
+
 class ContrastiveState(NamedTuple):
     """Training state of phi and mu."""
 
@@ -47,6 +54,7 @@ class ContrastiveState(NamedTuple):
     slow: SlowFeatures
     optimiser: optax.OptState
     spread: RunningNormaliser | None  # of observations, for `levels` and `normalise_inputs`
+    held: Held | None  # with `feature_every`
 
 
 @dataclass(frozen=True)
@@ -103,12 +111,17 @@ class Contrastive:
     """If given, Adam's step falls as 1 / (1 + update / feature_decay)."""
     feature_rate: float = 0.005
     """How fast the slow copies follow ("Model Update Tau")."""
+    feature_every: int = 0
+    """If above 0, the slow copies do not follow but are made anew every so many updates: between
+    two copies the planner's phi stands still, and its targets read the phi before that."""
 
     def __post_init__(self) -> None:
         if self.feature_dim < 1:
             raise InputError(f"feature_dim is {self.feature_dim}: give at least 1.")
         if self.feature_decay is not None and self.feature_decay < 1:
             raise InputError(f"feature_decay is {self.feature_decay}: give at least 1, or None.")
+        if self.feature_every < 0:
+            raise InputError(f"feature_every is {self.feature_every}: give 0, or how many updates.")
         if self.fourier is not None and self.fourier[0] < 1:
             raise InputError(f"fourier is {self.fourier}: give at least 1 frequency, or None.")
         if any(level <= 0 for level in self.levels):
@@ -150,7 +163,8 @@ class Contrastive:
         )
         needed = self.levels or self.normalise_inputs
         spread = RunningNormaliser(spec.observation_dim) if needed else None
-        return ContrastiveState(features, slow, self.optimiser().init(features), spread)
+        held = Held(features.phi, jnp.zeros((), jnp.int32)) if self.feature_every else None
+        return ContrastiveState(features, slow, self.optimiser().init(features), spread, held)
 
     @property
     def _told(self) -> int:
@@ -170,6 +184,10 @@ class Contrastive:
     def phi(self, state: ContrastiveState) -> Phi:
         """The slow phi, which the planner reads."""
         return self._read(state, state.slow.phi)
+
+    def target_phi(self, state: ContrastiveState) -> Phi:
+        """The phi of the planner's targets: the slow one, or the one before it."""
+        return self._read(state, state.slow.phi if state.held is None else state.held.phi)
 
     def current(self, state: ContrastiveState) -> Phi:
         """The phi that is being trained."""
@@ -221,15 +239,27 @@ class Contrastive:
         metrics["feature_gradient"] = norm(grads)
         updates, optimiser = self.optimiser().update(grads, state.optimiser)
         features = eqx.apply_updates(state.features, updates)
-        slow_phi = polyak(state.slow.phi, features.phi, self.feature_rate)
-        slow_mu = polyak(state.slow.mu, features.mu, self.feature_rate)
+        slow_phi, slow_mu, held = self._slowly(state, features)
         mu_mean = state.slow.mu_mean
         if mu_mean is not None:
             some = told if told is None else told[::MEAN_STRIDE]
             mean = jnp.mean(slow_mu(following[::MEAN_STRIDE], some), axis=0)
             mu_mean = polyak(mu_mean, mean, MEAN_RATE)
         slow = SlowFeatures(slow_phi, slow_mu, mu_mean)
-        return ContrastiveState(features, slow, optimiser, spread), metrics
+        return ContrastiveState(features, slow, optimiser, spread, held), metrics
+
+    def _slowly(
+        self, state: ContrastiveState, features: Features
+    ) -> tuple[FeatureMap, FeatureMap, Held | None]:
+        """The slow copies after a step, and what is held beside them."""
+        slow, held = state.slow, state.held
+        if held is None:
+            rate = self.feature_rate
+            return polyak(slow.phi, features.phi, rate), polyak(slow.mu, features.mu, rate), None
+        updates = held.updates + 1
+        due = updates % self.feature_every == 0
+        before = Held(copied(due, held.phi, slow.phi), updates)
+        return copied(due, slow.phi, features.phi), copied(due, slow.mu, features.mu), before
 
     def objective(
         self,
