@@ -98,21 +98,28 @@ def test_held_targets_read_the_phi_before():
     assert one["value"] == two["value"]
 
 
-def test_a_centred_bonus_sums_to_nothing_over_a_batch():
-    """A critic that centres learns as one whose rewards hold the bonus minus its mean."""
+def test_a_bonus_is_counted_from_what_the_latest_transitions_had():
+    """A critic with a baseline learns as one from whose rewards their mean bonus is taken."""
     (plain,) = override((CONTRAST_ONLY,), {"bonus_scale": 1.0})
-    centred = replace(plain, centre_bonus=True)
-    state = plain.init(SPEC, jax.random.PRNGKey(0))
+    counted = replace(plain, bonus_baseline=8)
+    store = Replay(SPEC, 64, 0)
+    for row in range(40):
+        store.add(np.float32([row / 40]), np.float32([0.5]), 0.0, np.zeros(1), False, False)
+    state = counted.init(SPEC, jax.random.PRNGKey(0))
+    state, _ = counted.begin("policy", state, store, AsIs(), np.random.default_rng(0))
+    latest = store.latest(8)
+    usual = np.mean(counted.bonus(state, latest.observation, latest.action))
+    np.testing.assert_allclose(state.usual_bonus, usual, rtol=1e-5)
+    assert usual > 0
+
     feed, key = random_batch(0, 0), jax.random.PRNGKey(0)
-    learned, told = centred.update("policy", state, feed, key)
-    shifted = feed.batch.reward - float(told["bonus"])
+    learned, _ = counted.update("policy", state, feed, key)
+    shifted = feed.batch._replace(reward=feed.batch.reward - np.float32(usual))
     expected, _ = plain.update(
-        "policy", state, feed._replace(batch=feed.batch._replace(reward=shifted)), key
+        "policy", state._replace(usual_bonus=None), feed._replace(batch=shifted), key
     )
-    assert told["bonus"] > 0
-    for found, wanted in zip(
-        leaves(learned.planner.critic), leaves(expected.planner.critic), strict=True
-    ):
+    critics = (leaves(each.planner.critic) for each in (learned, expected))
+    for found, wanted in zip(*critics, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
 
 

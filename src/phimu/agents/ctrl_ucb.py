@@ -30,6 +30,7 @@ class CtrlUcbState(NamedTuple):
     representation: Any
     confidence: EllipticalState
     planner: SoftActorCriticState
+    usual_bonus: jax.Array | None  # [], with `bonus_baseline`
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,12 @@ class CtrlUcb:
     critic_trains_phi: float = 0.0
     """Weight of the TD loss in the loss of phi. 0: phi is frozen to the planner, as in the paper;
     above 0 critic and actor read the current phi, targets the slow one."""
-    centre_bonus: bool = False
-    """Whether the critic learns from the bonus minus its mean over the batch. The paper's bonus is
-    never negative, so every end of an episode forgoes it: a goal that ends the episode then has to
-    pay more than all bonuses after it. Centred, an end neither repels nor attracts, and where
-    nothing ends Q shifts by a constant."""
+    bonus_baseline: int = 0
+    """If above 0, the critic learns from the bonus minus its mean over the latest so many
+    transitions. The paper's bonus is never negative, so every end of an episode forgoes it: a goal
+    that ends the episode has to pay more than all bonuses that could be had beside it. Counted from
+    what the policy has lately had, an end neither repels nor attracts; where nothing ends, Q only
+    shifts by a constant."""
     planner_rows: int | None = None
     """Rows of a batch the planner learns from; contrast wants larger batches than control."""
     planner_steps: int = 1
@@ -60,6 +62,10 @@ class CtrlUcb:
     def __post_init__(self) -> None:
         if self.planner_rows is not None and self.planner_rows < 1:
             raise InputError(f"planner_rows is {self.planner_rows}: give at least 1, or None.")
+        if self.bonus_baseline < 0:
+            raise InputError(
+                f"bonus_baseline is {self.bonus_baseline}: give 0, or how many transitions."
+            )
         if self.planner_steps < 1:
             raise InputError(f"planner_steps is {self.planner_steps}: give at least 1.")
         if self.critic_trains_phi and self.planner_steps > 1:
@@ -81,6 +87,7 @@ class CtrlUcb:
             self.representation.init(spec, for_features),
             self.confidence.init(d),
             self.planner.init(spec, inputs, for_planner),
+            jnp.zeros(()) if self.bonus_baseline else None,
         )
 
     def policy(self, state: CtrlUcbState) -> TanhGaussian:
@@ -96,7 +103,13 @@ class CtrlUcb:
         seen = begun(normaliser, observation)
         phi = _bonus_input(self, state, seen, observation, action)
         confidence = self.confidence.refresh(np.asarray(phi), store.rewards)
-        return state._replace(confidence=confidence), store
+        state = state._replace(confidence=confidence)
+        if self.bonus_baseline:
+            latest = store.latest(self.bonus_baseline)
+            phi = _bonus_input(self, state, seen, latest.observation, latest.action)
+            usual = jnp.mean(self.confidence.bonus(confidence, phi))
+            state = state._replace(usual_bonus=usual)
+        return state, store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
         if phase == "planner":
@@ -124,12 +137,12 @@ class CtrlUcb:
             state.planner,
             inputs,
             self._inputs(target_phi(representation)),
-            few._replace(reward=few.reward + self._added(bonus)),
+            few._replace(reward=few.reward + self._added(state, bonus)),
             for_planner,
             inputs(few.observation, few.action),
         )
         metrics = learned | planned | self._told(bonus, few.reward)
-        return CtrlUcbState(representation, state.confidence, planner), metrics
+        return state._replace(representation=representation, planner=planner), metrics
 
     def _update_together(
         self,
@@ -147,7 +160,7 @@ class CtrlUcb:
             state.planner,
             self._inputs(phi),
             self._inputs(slow),
-            few._replace(reward=few.reward + self._added(bonus)),
+            few._replace(reward=few.reward + self._added(state, bonus)),
             for_planner,
             self._inputs(phi)(few.observation, few.action),
         )
@@ -156,7 +169,7 @@ class CtrlUcb:
             state.representation, feed, for_features, self._to_predict(state, few), pull
         )
         metrics = learned | planned | self._told(bonus, few.reward)
-        return CtrlUcbState(representation, state.confidence, planner), metrics
+        return state._replace(representation=representation, planner=planner), metrics
 
     def _to_predict(self, state: CtrlUcbState, batch: Batch) -> jax.Array | None:
         """Appendix C: CTRL-UCBL's phi is to predict the bonus of the phi before."""
@@ -170,9 +183,9 @@ class CtrlUcb:
             return jnp.zeros(batch.reward.shape[0])
         return self.bonus(state, batch.observation, batch.action)
 
-    def _added(self, bonus: jax.Array) -> jax.Array:
+    def _added(self, state: CtrlUcbState, bonus: jax.Array) -> jax.Array:
         """What is added to the reward."""
-        return bonus - jnp.mean(bonus) if self.centre_bonus else bonus
+        return bonus if state.usual_bonus is None else bonus - state.usual_bonus
 
     def _told(self, bonus: jax.Array, reward: jax.Array) -> Metrics:
         """Where there is none, a column of zeros would look as if it had decayed."""
