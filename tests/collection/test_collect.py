@@ -326,6 +326,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import numpy as np
+from phimu.action_range import ActionRange
 from phimu.data.sets import writing
 from phimu.data.logged import Transitions
 from phimu.cli import main
@@ -335,8 +336,8 @@ zeros = np.zeros((9, 1), np.float32)
 rows = Transitions(zeros, zeros, zeros[:, 0], zeros, zeros[:, 0] > 0, zeros[:, 0] > 0,
                    np.zeros(9, np.int32))
 sets.os.rename = lambda *_: os.kill(os.getpid(), 9)
-sets.save_set(Path(sys.argv[1]), rows, writing.Origin("T", "n", "p", -zeros[0] - 1, zeros[0] + 1),
-              sys.argv[2])
+ends = ActionRange(-zeros[0] - 1, zeros[0] + 1)
+sets.save_set(Path(sys.argv[1]), rows, writing.Origin("T", "n", "p", ends), sys.argv[2])
 """
 
 

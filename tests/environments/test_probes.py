@@ -26,7 +26,7 @@ def episode(name, action=0.0, seed=None):
 
 
 def test_all_probes_are_registered():
-    assert len(NAMES) == 7
+    assert len(NAMES) == 8
 
 
 @pytest.mark.parametrize("name", NAMES)
