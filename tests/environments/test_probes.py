@@ -75,6 +75,19 @@ def test_the_time_limit_truncates_and_never_terminates():
     assert episode("Terminated") == ([0.0, 0.0], [1.0], True, False)
 
 
+def test_choose_observation_pays_for_the_integer_that_is_shown():
+    env = gymnasium.make("phimu/probe-ChooseObservation-v0")
+    observation, _ = env.reset(seed=0)
+    shown = []
+    for step in range(10):
+        shown.append(int(observation[0]))
+        right = step % 2 == 0
+        action = shown[-1] if right else (shown[-1] + 2) % 3 - 1
+        observation, reward, terminated, truncated, _ = env.step(action)
+        assert (reward, terminated, truncated) == (float(right), False, step == 9)
+    assert set(shown) == {-1, 0, 1}
+
+
 def test_the_count_begins_anew_with_each_episode():
     env = gymnasium.make("phimu/probe-TimeLimit-v0")
     for _ in range(2):

@@ -71,7 +71,7 @@ def test_what_is_not_of_the_space_is_a_fault_of_the_environment(space, wrong):
         def reset(self, *, seed=None, options=None):
             return wrong, {}
 
-    with pytest.raises(EnvironmentFault, match="not of its observation_space .* at the reset"):
+    with pytest.raises(EnvironmentFault, match=r"not of its observation_space .* at the reset"):
         open_task(Wrong()).reset()
 
 

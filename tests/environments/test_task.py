@@ -255,7 +255,7 @@ def test_broken_actions_are_named():
     ("package", "task", "command"),
     [
         ("mujoco", "HalfCheetah-v5", 'package mujoco; to get it, run: pip install "phimu[mujoco]"'),
-        ("Box2D", "BipedalWalker-v3", 'pip install swig && pip install "gymnasium[box2d]"'),
+        ("Box2D", "LunarLander-v3", 'package Box2D; to get it, run: pip install "phimu[box2d]"'),
     ],
 )
 def test_a_missing_package_is_named_with_its_command(package, task, command, monkeypatch):

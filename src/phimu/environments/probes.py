@@ -123,7 +123,7 @@ class ChooseObservation(Probe):
     def draw(self) -> float:
         return float(self.np_random.integers(-1, 2))
 
-    def step(self, action: int) -> Step:  # type: ignore[override]
+    def step(self, action: int) -> Step:
         self.steps += 1
         reward, self.first = float(action == self.first), self.draw()
         return _observation(self.first), reward, False, self.steps == 10, {}
