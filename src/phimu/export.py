@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from phimu.action_range import ActionRange
+from phimu.action_range import Actions, Choices
 from phimu.agents.cpc import OnEmbedding
 from phimu.errors import InputError
-from phimu.networks import MLP, Deterministic, TanhGaussian
+from phimu.networks import MLP, Categorical, Deterministic, TanhGaussian
 from phimu.normalisation import CLIP, Acting, RunningNormaliser, inverse_deviation
 from phimu.runs.files import write_atomically
 
@@ -47,13 +47,18 @@ def write(path: Path, policy: Exported) -> None:
     write_atomically(path, forms[path.suffix](policy))
 
 
-def steps_of(acting: Acting, actions: ActionRange) -> list[Step]:
-    """From observations [B, observation_dim] to actions [B, action_dim] in their own range."""
+def steps_of(acting: Acting, actions: Actions) -> list[Step]:
+    """From observations [B, observation_dim] to actions [B, action_dim] in their own range.
+
+    Of discrete ones the last step is `choose`, from logits [B, n] to integers [B].
+    """
     steps, seen = [], acting.normaliser
     if isinstance(seen, RunningNormaliser):
         scale = inverse_deviation(seen.variance)
         steps.append(_step("normalise", mean=seen.mean, scale=scale, bound=CLIP))
     steps += _policy(acting.policy)
+    if isinstance(actions, Choices):
+        return [*steps, Step("choose", {"start": np.array(actions.start, np.int64)})]
     middle, half_width = actions.low / 2 + actions.high / 2, actions.high / 2 - actions.low / 2
     ends = {"low": actions.low, "high": actions.high}
     return [*steps, _step("scale", middle=middle, half_width=half_width, **ends)]
@@ -67,6 +72,8 @@ def _policy(policy: Any) -> list[Step]:
     if isinstance(policy, TanhGaussian):  # of whose outputs the first half is the mean
         outputs = policy.network.layers[-1].bias.shape[0] // 2
         return [*_network(policy.network, outputs), _step("tanh")]
+    if isinstance(policy, Categorical):
+        return _network(policy.network)
     raise InputError(f"A policy of the kind {type(policy).__name__} cannot be exported.")
 
 
@@ -102,7 +109,10 @@ def npz_bytes(policy: Exported) -> bytes:
 
 
 def onnx_bytes(policy: Exported) -> bytes:
-    """A graph from `observation` [batch, ...] to `action` [batch, ...], both float32."""
+    """A graph from `observation` [batch, ...] to `action` [batch, ...], both float32.
+
+    Where actions are discrete, `action` is int64 and there is a second output, `logits` [batch, n].
+    """
     try:
         from onnx import TensorProto, checker, helper
     except ImportError:
@@ -112,11 +122,13 @@ def onnx_bytes(policy: Exported) -> bytes:
     for step in policy.steps:
         value = _NODES[step.kind](graph, value, **step.arrays)
     graph.add("Reshape", value, graph.shape((-1, *policy.action_shape)), output="action")
+    discrete = policy.steps[-1].kind == "choose"
     ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *shape])
-        for name, shape in (
-            ("observation", policy.observation_shape),
-            ("action", policy.action_shape),
+        helper.make_tensor_value_info(name, kind, ["batch", *shape])
+        for name, kind, shape in (
+            ("observation", TensorProto.FLOAT, policy.observation_shape),
+            ("action", TensorProto.INT64 if discrete else TensorProto.FLOAT, policy.action_shape),
+            *([("logits", TensorProto.FLOAT, (graph.width,))] if discrete else []),
         )
     ]
     made = helper.make_graph(graph.nodes, "policy", ends[:1], ends[1:], graph.constants)
@@ -185,6 +197,11 @@ def _scale(graph: _Graph, x: str, middle: Any, half_width: Any, low: Any, high: 
     return graph.add("Min", raised, graph.constant(high))
 
 
+def _choose(graph: _Graph, x: str, start: Any) -> str:
+    logits = graph.add("Identity", x, output="logits")
+    return graph.add("Add", graph.add("ArgMax", logits, axis=-1, keepdims=0), graph.constant(start))
+
+
 _NODES: dict[str, Callable[..., str]] = {
     "normalise": _normalise,
     "dense": _dense,
@@ -194,4 +211,5 @@ _NODES: dict[str, Callable[..., str]] = {
     "swish": _swish,
     "tanh": lambda graph, x: graph.add("Tanh", x),
     "scale": _scale,
+    "choose": _choose,
 }

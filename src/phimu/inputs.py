@@ -8,14 +8,16 @@ import numpy as np
 from phimu.errors import InputError
 
 
-def rows_of(name: str, value: Any, shape: tuple[int, ...], rows: int | None = None) -> np.ndarray:
-    """A batch [B, *shape] of finite numbers as [B, prod(shape)] float32; of `rows` rows if given.
+def rows_of(
+    name: str, value: Any, shape: tuple[int, ...], rows: int | None = None, kind: Any = np.float32
+) -> np.ndarray:
+    """A batch [B, *shape] of finite numbers as [B, prod(shape)]; of `rows` rows if given.
 
     A shape of () means one number a row: [B].
     """
     try:
         with np.errstate(over="ignore"):  # what overflows is refused below
-            array = np.asarray(value, np.float32)
+            array = np.asarray(value, kind)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} is no array of numbers ({error}).") from error
     if array.ndim != len(shape) + 1 or array.shape[1:] != shape:

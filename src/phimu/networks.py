@@ -1,4 +1,4 @@
-"""Small networks: MLPs, Fourier inputs, the tanh-Gaussian."""
+"""Small networks: MLPs, Fourier inputs, and policies: tanh-Gaussian, categorical, deterministic."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
@@ -181,6 +181,38 @@ def _squash(mean: jax.Array, log_std: jax.Array, noise: jax.Array) -> tuple[jax.
     squash = 2.0 * (np.log(2.0) - before - jax.nn.softplus(-2.0 * before))
     log_density = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - squash
     return jnp.tanh(before), jnp.sum(log_density, axis=-1)
+
+
+class Categorical(eqx.Module):
+    """A policy on n actions, each a one-hot vector [n]."""
+
+    network: MLP
+
+    def __init__(
+        self,
+        observation_dim: int,
+        action_dim: int,
+        sizes: Sequence[int],
+        key: jax.Array,
+        activation: str = "elu",
+        layer_norm: bool = False,
+    ):
+        widths = (observation_dim, *sizes, action_dim)
+        self.network = MLP(widths, key, activation, layer_norm, last_gain=0.1)
+
+    def __call__(self, observation: jax.Array) -> jax.Array:
+        """log pi(a|s) of every action: [..., n]."""
+        return jax.nn.log_softmax(self.network(observation))
+
+    def mode(self, observation: jax.Array) -> jax.Array:
+        logits = self.network(observation)
+        return jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1])
+
+    def sample(self, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """An action [..., n] and the logarithm of its probability [...]."""
+        logs = self(observation)
+        action = jax.nn.one_hot(jax.random.categorical(key, logs), logs.shape[-1])
+        return action, jnp.sum(action * logs, axis=-1)
 
 
 class Deterministic(eqx.Module):

@@ -10,7 +10,8 @@ with those of random trajectories, or those of the dataset. Expectations are ove
 `base_measure.POINTS` of them.
 
 Observations are batches as the environment or data has them, and so are actions: in its own range,
-as `predict` gives them.
+as `predict` gives them; integers [B] where they are discrete. Observations of a Dict or a Tuple may
+be given as a vector environment has them, or flat.
 """
 
 import math
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.action_range import ActionRange
+from phimu.action_range import Actions
 from phimu.agents.protocol import answers
 from phimu.errors import InputError
 from phimu.inputs import rows_of
@@ -49,10 +50,13 @@ class Queries:
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, Any]:
-        """The action for one observation or a batch, in the range of the environment or data."""
+        """The action for one observation or a batch, in the range of the environment or data.
+
+        Of discrete actions it is an integer, or integers [B].
+        """
         del episode_start
         run, (shape, of_action) = self.run, self._shapes
-        given = np.asarray(observation, np.float32)
+        given = np.asarray(self._flat(observation), np.float32)
         batched = given.shape[1:] == shape
         if not batched and given.shape != shape:
             raise InputError(
@@ -142,7 +146,7 @@ class Queries:
         return self.run.estimates()
 
     @property
-    def action_range(self) -> ActionRange:
+    def action_range(self) -> Actions:
         """What actions lie in: that of the environment, or of the data."""
         if isinstance(self.run, OnlineRun):
             return self.run.task.action_range
@@ -154,20 +158,27 @@ class Queries:
     def _shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of an observation and of an action."""
         if isinstance(self.run, OnlineRun):
-            env = self.run.task.env
-            return env.observation_space.shape or (), env.action_space.shape or ()
+            task = self.run.task
+            return task.observations.shape, task.env.action_space.shape or ()
         spec = self.run.learner.spec
         return (spec.observation_dim,), (spec.action_dim,)
 
     def _pairs(self, observation: Any, action: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Both [B, .]; the actions in [-1, 1], as agents see them."""
+        """Both [B, .]; the actions in [-1, 1] or one-hot, as agents see them."""
         of_observation, of_action = self._shapes
-        states = rows_of("observation", observation, of_observation)
-        actions = rows_of("action", action, of_action, len(states))
-        return states, self.action_range.inward(actions).astype(np.float32)
+        states = rows_of("observation", self._flat(observation), of_observation)
+        ends = self.action_range
+        actions = rows_of("action", action, of_action, len(states), ends.kind)
+        return states, ends.inward(actions).astype(np.float32)
 
     def _next(self, next_observation: Any) -> np.ndarray:
-        return rows_of("next_observation", next_observation, self._shapes[0])
+        return rows_of("next_observation", self._flat(next_observation), self._shapes[0])
+
+    def _flat(self, observation: Any) -> Any:
+        """What an environment shows in another form than an array, as one."""
+        if not isinstance(self.run, OnlineRun):
+            return observation
+        return self.run.task.observations.as_array(observation)
 
     def _of_pairs(self, name: str, observation: Any, action: Any) -> np.ndarray:
         self._check(name)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from phimu.agents import check_discrete
 from phimu.data.logged import LoggedDataset
 from phimu.data.sets.opening import absolute, is_there
 from phimu.data.sets.scores import normalised_score
@@ -65,6 +66,9 @@ def new_run(
         )
     if task is None:
         task = open_tasks(config.task, config.envs, **config.task_options)
+    first = task if isinstance(task, Task) else task[0]
+    if first.spec.discrete:
+        check_discrete(config.agent, first.name)
     return OnlineRun(config.settings, task, config.schedule, config.seed, devices)
 
 
@@ -142,6 +146,8 @@ def train(
         log = _open_log(config, directory, output, since, steps, due, run.stride)
         with stop_requests() as stop, Progress(steps, run.step, output.quiet) as progress:
             progress.line(f"{'Training in' if saved is None else 'Resuming'} {path}")
+            if isinstance(run, OnlineRun) and run.task.note is not None:
+                progress.line(run.task.note)
             try:
                 _Session(config, run, steps, directory, log, progress, stop).loop(due)
             except NotFinite as error:

@@ -8,14 +8,29 @@ import numpy as np
 
 Array: TypeAlias = Any  # NumPy on the host, JAX inside a compiled step
 Metrics = dict[str, jax.Array]
-Act = Callable[[np.ndarray], np.ndarray]  # observation -> action in [-1, 1], on the host
+Act = Callable[[np.ndarray], np.ndarray]  # observation -> action as agents see it, on the host
 
 
 class Spec(NamedTuple):
-    """Sizes of a task. Observations are flat float32 vectors, actions lie in [-1, 1]^action_dim."""
+    """Sizes of a task. Observations are flat float32 vectors, actions lie in [-1, 1]^action_dim.
+
+    Where they are `discrete`, an action is one of action_dim, as a one-hot vector.
+    """
 
     observation_dim: int
     action_dim: int
+    discrete: bool = False
+
+    @property
+    def pair_dim(self) -> int:
+        """Of (s, a)."""
+        return self.observation_dim + self.action_dim
+
+    def random_action(self, rng: np.random.Generator) -> np.ndarray:
+        """Uniformly random: [action_dim]."""
+        if self.discrete:
+            return np.eye(self.action_dim)[rng.integers(self.action_dim)]
+        return rng.uniform(-1, 1, self.action_dim)
 
 
 class Batch(NamedTuple):
@@ -26,7 +41,7 @@ class Batch(NamedTuple):
     """
 
     observation: Array  # [B, observation_dim]
-    action: Array  # [B, action_dim], in [-1, 1]
+    action: Array  # [B, action_dim], in [-1, 1] or one-hot
     reward: Array  # [B]
     next_observation: Array  # [B, observation_dim]
     terminated: Array  # [B], float

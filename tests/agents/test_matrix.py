@@ -29,8 +29,12 @@ from phimu.training.online import OnlineRun
 Run = OnlineRun | OfflineRun
 
 DOCS = Path(__file__).parents[2] / "docs"
-CASES = [(agent, logged) for logged in (False, True) for agent in learners(logged)]
-IDS = [f"{agent}-{'logged' if logged else 'online'}" for agent, logged in CASES]
+CASES = [
+    *((agent, "online") for agent in learners(logged=False)),
+    *((agent, "discrete") for agent, entry in learners(logged=False).items() if entry.discrete),
+    *((agent, "logged") for agent in learners(logged=True)),
+]
+IDS = ["-".join(case) for case in CASES]
 
 # Besides what makes it `tiny`, where the agent has such a setting.
 CHANGES: dict[str, Any] = {
@@ -82,11 +86,17 @@ class Case(NamedTuple):
     """An agent, small, and what it learns from."""
 
     name: str
-    logged: bool
+    kind: str  # online, discrete (online, one of three actions) or logged
     agent: Counted
     schedule: Schedule
 
+    @property
+    def logged(self) -> bool:
+        return self.kind == "logged"
+
     def run(self, probe: str = "MatchObservation") -> Run:
+        if self.kind == "discrete":
+            probe = "ChooseObservation"
         if self.logged:
             data = recorded()
             return OfflineRun(self.agent, data.spec, self.schedule, seed=0, data=data)
@@ -125,12 +135,12 @@ def assert_identical(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -
 
 @pytest.fixture(scope="module", params=CASES, ids=IDS)
 def case(request: pytest.FixtureRequest, tiny: Any) -> Case:
-    name, logged = request.param
-    chosen = tiny(name, logged)
+    name, kind = request.param
+    chosen = tiny(name, kind == "logged")
     own = names(chosen)
     changes = {field: value for field, value in CHANGES.items() if field in own}
     settings, schedule = override(chosen, changes)
-    return Case(name, logged, Counted(IDS[CASES.index(request.param)], settings), schedule)
+    return Case(name, kind, Counted(IDS[CASES.index(request.param)], settings), schedule)
 
 
 class First(NamedTuple):
@@ -155,9 +165,19 @@ def first(case: Case) -> First:
     return First(advanced(run, case.step(*LONG), watch), short, metrics, traces)
 
 
-def test_solves_a_probe(first: First):
-    """The best action is half of what is observed, whether it collects the data or is given it."""
+def test_solves_a_probe(case: Case, first: First):
+    """The best action is half of what is observed, whether it collects the data or is given it.
+
+    Of three actions it is the one that is shown.
+    """
     policy = first.run.policy()
+    if case.kind == "discrete":
+        shown = np.array([[-1.0], [0.0], [1.0]], np.float32)
+        np.testing.assert_array_equal(policy(shown), np.eye(3))
+        values = [first.run.learner.query("q_value", shown, np.eye(3)[[a] * 3]) for a in range(3)]
+        apart = np.stack(values, axis=1) - np.min(values, axis=0)[:, None]
+        np.testing.assert_allclose(apart.max(axis=1), 1.0, atol=0.35)  # of the next reward
+        return
     found = [policy(np.array([s], np.float32))[0] for s in (-0.8, 0.0, 0.8)]
     np.testing.assert_allclose(found, [-0.4, 0.0, 0.4], atol=0.15)
 

@@ -71,6 +71,27 @@ def test_the_uniform_share_is_kept() -> None:
     np.testing.assert_allclose(actions.std(axis=0), 1 / np.sqrt(3), atol=0.02)
 
 
+@pytest.mark.parametrize("normalise", [False, True])
+def test_numpy_chooses_like_the_agent(normalise: bool) -> None:
+    """The same modes, and samples as often as their chances say; mixed, uniformly."""
+    spec = Spec(3, 4, discrete=True)
+    actor = Sac(SoftActorCritic(actor_sizes=(8,))).init(spec, jax.random.PRNGKey(0)).actor
+    seen = RunningNormaliser(3).include(20 + jax.random.normal(jax.random.PRNGKey(1), (50, 3)))
+    acting = Acting(seen if normalise else AsIs(), jax.tree.map(lambda x: 5 * x, actor))
+    policy, rng = from_acting(acting), np.random.default_rng(0)
+    for observation in 20 * rng.standard_normal((50, 3), np.float32):
+        mode = acting.act(observation, jax.random.PRNGKey(0), True)
+        np.testing.assert_array_equal(policy.mode(observation, rng), mode)
+    observation = np.array([0.1, -0.2, 0.1], np.float32)
+    samples = np.array([policy(observation, rng) for _ in range(4_000)])
+    chances = np.exp(acting.policy(acting.normaliser(observation)))
+    np.testing.assert_allclose(samples.mean(axis=0), chances, atol=0.03)
+    mixed = from_acting(acting, uniform_mix=1.0)
+    samples = np.array([mixed(observation, rng) for _ in range(4_000)])
+    np.testing.assert_allclose(samples.mean(axis=0), 0.25, atol=0.03)
+    assert (samples.sum(axis=1) == 1).all()
+
+
 def npz_arrays() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     shapes = {
@@ -326,6 +347,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import numpy as np
+from phimu.action_range import ActionRange
 from phimu.data.sets import writing
 from phimu.data.logged import Transitions
 from phimu.cli import main
@@ -335,8 +357,8 @@ zeros = np.zeros((9, 1), np.float32)
 rows = Transitions(zeros, zeros, zeros[:, 0], zeros, zeros[:, 0] > 0, zeros[:, 0] > 0,
                    np.zeros(9, np.int32))
 sets.os.rename = lambda *_: os.kill(os.getpid(), 9)
-sets.save_set(Path(sys.argv[1]), rows, writing.Origin("T", "n", "p", -zeros[0] - 1, zeros[0] + 1),
-              sys.argv[2])
+ends = ActionRange(-zeros[0] - 1, zeros[0] + 1)
+sets.save_set(Path(sys.argv[1]), rows, writing.Origin("T", "n", "p", ends), sys.argv[2])
 """
 
 

@@ -26,7 +26,7 @@ def episode(name, action=0.0, seed=None):
 
 
 def test_all_probes_are_registered():
-    assert len(NAMES) == 7
+    assert len(NAMES) == 8
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,6 +73,19 @@ def test_match_observation_peaks_at_half_the_observation():
 def test_the_time_limit_truncates_and_never_terminates():
     assert episode("TimeLimit") == ([0.0] * 11, [1.0] * 10, False, True)
     assert episode("Terminated") == ([0.0, 0.0], [1.0], True, False)
+
+
+def test_choose_observation_pays_for_the_integer_that_is_shown():
+    env = gymnasium.make("phimu/probe-ChooseObservation-v0")
+    observation, _ = env.reset(seed=0)
+    shown = []
+    for step in range(10):
+        shown.append(int(observation[0]))
+        right = step % 2 == 0
+        action = shown[-1] if right else (shown[-1] + 2) % 3 - 1
+        observation, reward, terminated, truncated, _ = env.step(action)
+        assert (reward, terminated, truncated) == (float(right), False, step == 9)
+    assert set(shown) == {-1, 0, 1}
 
 
 def test_the_count_begins_anew_with_each_episode():

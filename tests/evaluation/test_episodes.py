@@ -9,6 +9,7 @@ from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.evaluation import episodes
 from phimu.evaluation.episodes import evaluate, random_policy
+from phimu.types import Spec
 
 
 class Counting(gymnasium.Env):
@@ -45,15 +46,15 @@ def test_counts_decisions_and_simulator_steps():
 
 def test_without_action_repeat_the_two_counts_are_one():
     task = open_task("Pendulum-v1")
-    result = phimu.evaluate(random_policy(1, seed=0), task, episodes=2, seed=0)
+    result = phimu.evaluate(random_policy(Spec(3, 1), seed=0), task, episodes=2, seed=0)
     np.testing.assert_array_equal(result.simulator_steps, [200, 200])
-    again = phimu.evaluate(random_policy(1, seed=0), "Pendulum-v1", episodes=2, seed=0)
+    again = phimu.evaluate(random_policy(Spec(3, 1), seed=0), "Pendulum-v1", episodes=2, seed=0)
     np.testing.assert_array_equal(again.returns, result.returns)
 
 
 def test_no_episode_is_refused():
     with pytest.raises(InputError, match="episodes is 0: give at least 1"):
-        evaluate(random_policy(1, seed=0), "Pendulum-v1", episodes=0)
+        evaluate(random_policy(Spec(3, 1), seed=0), "Pendulum-v1", episodes=0)
 
 
 class Endless(gymnasium.Env):
@@ -72,7 +73,7 @@ class Endless(gymnasium.Env):
 def test_an_endless_episode_is_cut_and_said(monkeypatch):
     monkeypatch.setattr(episodes, "LONGEST", 50)
     with pytest.warns(UserWarning, match=r"Endless had not ended after 50 steps .*TimeLimit"):
-        result = evaluate(random_policy(1, seed=0), Endless(), episodes=2)
+        result = evaluate(random_policy(Spec(3, 1), seed=0), Endless(), episodes=2)
     np.testing.assert_array_equal(result.returns, [50, 50])
     np.testing.assert_array_equal(result.terminated, [False, False])
 
@@ -81,5 +82,5 @@ def test_an_episode_that_declares_its_limit_is_never_cut(monkeypatch):
     monkeypatch.setattr(episodes, "LONGEST", 50)
     limited = gymnasium.wrappers.TimeLimit(Endless(), 70)
     said = []
-    result = evaluate(random_policy(1, seed=0), limited, episodes=1, say=said.append)
+    result = evaluate(random_policy(Spec(3, 1), seed=0), limited, episodes=1, say=said.append)
     assert (result.lengths[0], said) == (70, [])

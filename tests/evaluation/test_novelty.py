@@ -12,9 +12,19 @@ from phimu.agents import AGENTS, preset
 from phimu.environments.maze_geometry import Maze
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.evaluation.novelty import FORMS, SIDE, UNCAPPED, bonus_of, cells_of, forms, novelty
+from phimu.evaluation.novelty import (
+    FORMS,
+    SIDE,
+    UNCAPPED,
+    bonus_map,
+    bonus_of,
+    cells_of,
+    forms,
+    novelty,
+)
 from phimu.settings import names, override
 from phimu.training.online import OnlineRun
+from phimu.types import Spec
 
 START = np.array([18.0, 2.0])
 
@@ -63,6 +73,26 @@ def test_the_bonus_of_true_counts_is_ranked_as_itself():
         -1.0
     )
     assert novelty(of_cell(np.ones(SIDE**2)), cells, observation, action).correlation == 0.0
+
+
+def test_the_bonus_of_discrete_actions_is_the_mean_over_all_of_them():
+    observation, _, _ = skewed_visits()
+    action = np.eye(3, dtype=np.float32)[np.arange(len(observation)) % 3]
+    asked = []
+
+    def bonus(s, a):
+        asked.append(a)
+        return s[:, 0] + a @ np.array([0.0, 3.0, 6.0])
+
+    novelty(bonus, maze_cells(), observation, action, discrete=True)
+    np.testing.assert_array_equal([each[0] for each in asked[:3]], np.eye(3))
+    found = bonus_map(bonus, observation[:5], Spec(2, 3, discrete=True), None)
+    np.testing.assert_allclose(found, observation[:5, 0] + 3.0, rtol=1e-6)
+
+
+def test_a_task_that_shows_no_coordinates_has_no_cells():
+    assert cells_of(open_task("FrozenLake-v1")) is None
+    assert cells_of(open_task("MountainCar-v0")) is not None
 
 
 def test_far_is_the_bonus_of_ten_times_the_data():

@@ -33,7 +33,7 @@ class Toy:
         for_layer, for_head = jax.random.split(key)
         outputs = spec.observation_dim + 1
         return ToyState(
-            Dense(sum(spec), self.feature_dim, for_layer),
+            Dense(spec.pair_dim, self.feature_dim, for_layer),
             Dense(self.feature_dim, outputs, for_head),
         )
 

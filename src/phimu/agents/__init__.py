@@ -21,6 +21,7 @@ class Entry(NamedTuple):
     online: str | None = None  # the name of its presets for an environment, if it learns in one
     logged: str | None = None  # of those for logged data
     page: str = ""  # in docs, if not the agent's own name
+    discrete: bool = False  # whether it can also choose one of finitely many actions, online
 
     def presets(self, logged: bool) -> "Presets":
         """Empty where it does not learn so."""
@@ -34,18 +35,21 @@ AGENTS = {
         "CTRL-UCBM: contrastive phi, two-layer critic on phi, elliptical bonus (bonus_scale)",
         online="UCBM",
         page="ctrl-ucb",
+        discrete=True,
     ),
     "ctrl-ucb-l": Entry(
         "phimu.agents.ctrl_ucb",
         "CTRL-UCBL: the same with a linear critic and phi made to predict the bonus",
         online="UCBL",
         page="ctrl-ucb",
+        discrete=True,
     ),
     "sac": Entry(
         "phimu.agents.sac",
         "soft actor-critic: the same planner on (s, a); critic two_layer or three_layer",
         online="ONLINE",
         logged="LOGGED",
+        discrete=True,
     ),
     "ctrl-lcb": Entry(
         "phimu.agents.ctrl_lcb",
@@ -85,6 +89,16 @@ def learners(logged: bool) -> dict[str, Entry]:
     return {
         name: entry for name, entry in AGENTS.items() if (entry.logged if logged else entry.online)
     }
+
+
+def check_discrete(agent: str, task: str) -> None:
+    """InputError where an agent cannot choose one of finitely many actions, as a task asks."""
+    if not AGENTS[agent].discrete:
+        able = ", ".join(name for name, entry in learners(False).items() if entry.discrete)
+        raise InputError(
+            f"{agent} needs continuous actions, but those of {task} are discrete: choose one of "
+            f"{able}."
+        )
 
 
 def preset(agent: str, name: str, logged: bool = False) -> "Preset":

@@ -9,7 +9,6 @@ from phimu.agents import schedule
 from phimu.agents.protocol import Phase
 from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
-from phimu.networks import TanhGaussian
 from phimu.planning.behaviour import (
     CLONED_QUICKLY,
     NOT_HELD,
@@ -18,7 +17,7 @@ from phimu.planning.behaviour import (
     Regularisation,
 )
 from phimu.planning.critics import smaller
-from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
+from phimu.planning.soft_actor_critic import Actor, SoftActorCritic, SoftActorCriticState
 from phimu.types import Feed, Metrics, Spec
 
 # What the published code plans with. Deviation: its critics have swish, here all have ReLU.
@@ -53,10 +52,10 @@ class Brac:
         for_behaviour, for_planner = jax.random.split(key)
         return BracState(
             self.behaviour.init(spec, for_behaviour),
-            self.planner.init(spec, sum(spec), for_planner),
+            self.planner.init(spec, spec.pair_dim, for_planner),
         )
 
-    def policy(self, state: BracState) -> TanhGaussian:
+    def policy(self, state: BracState) -> Actor:
         return state.planner.actor
 
     def update(

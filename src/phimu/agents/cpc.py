@@ -10,7 +10,8 @@ from phimu.agents import brac, schedule
 from phimu.agents.brac import Brac, BracState
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Preset, Presets
-from phimu.networks import MLP, TanhGaussian
+from phimu.networks import MLP
+from phimu.planning.soft_actor_critic import Actor
 from phimu.representation.predictive import PredictiveCoding, PredictiveCodingState
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
@@ -19,7 +20,7 @@ class OnEmbedding(eqx.Module):
     """A policy that reads the embedding of what is observed."""
 
     network: MLP
-    actor: TanhGaussian
+    actor: Actor
 
     def mode(self, observation: jax.Array) -> jax.Array:
         return self.actor.mode(self.network(observation))

@@ -15,7 +15,6 @@ from phimu.agents.schedule import Preset, Presets
 from phimu.confidence import Elliptical, EllipticalState
 from phimu.data.device_set import DeviceSet
 from phimu.errors import at_least
-from phimu.networks import TanhGaussian
 from phimu.planning.behaviour import (
     CLONED_QUICKLY,
     NOT_HELD,
@@ -24,7 +23,7 @@ from phimu.planning.behaviour import (
     Regularisation,
 )
 from phimu.planning.critics import BesidePhi, beside, smaller
-from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
+from phimu.planning.soft_actor_critic import Actor, SoftActorCritic, SoftActorCriticState
 from phimu.representation import REPRESENTATIONS
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
@@ -76,7 +75,7 @@ class CtrlLcb:
     def init(self, spec: Spec, key: jax.Array) -> CtrlLcbState:
         for_features, for_planner, for_behaviour = jax.random.split(key, 3)
         d = self.representation.feature_dim
-        inputs = d if self.beside_phi == "nothing" else d + sum(spec)
+        inputs = d if self.beside_phi == "nothing" else d + spec.pair_dim
         return CtrlLcbState(
             self.representation.init(spec, for_features),
             self.behaviour.init(spec, for_behaviour),
@@ -84,7 +83,7 @@ class CtrlLcb:
             self.planner.init(spec, inputs, for_planner),
         )
 
-    def policy(self, state: CtrlLcbState) -> TanhGaussian:
+    def policy(self, state: CtrlLcbState) -> Actor:
         return state.planner.actor
 
     def begin(

@@ -13,10 +13,9 @@ from phimu.agents.sac import EXPLORE_PLANNER
 from phimu.agents.schedule import EXPLORING, NORMALISED, Collection, Preset, Presets, Schedule
 from phimu.confidence import Elliptical, EllipticalState, bonus_metrics
 from phimu.errors import InputError
-from phimu.networks import TanhGaussian
 from phimu.normalisation import begun
 from phimu.planning.critics import BesidePhi, beside, smaller
-from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
+from phimu.planning.soft_actor_critic import Actor, SoftActorCritic, SoftActorCriticState
 from phimu.representation import REPRESENTATIONS
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
@@ -82,7 +81,7 @@ class CtrlUcb:
     def init(self, spec: Spec, key: jax.Array) -> CtrlUcbState:
         for_features, for_planner = jax.random.split(key)
         d = self.representation.feature_dim
-        inputs = d if self.beside_phi == "nothing" else d + sum(spec)
+        inputs = d if self.beside_phi == "nothing" else d + spec.pair_dim
         return CtrlUcbState(
             self.representation.init(spec, for_features),
             self.confidence.init(d),
@@ -90,7 +89,7 @@ class CtrlUcb:
             jnp.zeros(()) if self.bonus_baseline else None,
         )
 
-    def policy(self, state: CtrlUcbState) -> TanhGaussian:
+    def policy(self, state: CtrlUcbState) -> Actor:
         return state.planner.actor
 
     def begin(

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 
 from phimu.agents import schedule
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
-from phimu.networks import TanhGaussian
 from phimu.planning.critics import smaller
-from phimu.planning.soft_actor_critic import SoftActorCritic, SoftActorCriticState
+from phimu.planning.soft_actor_critic import Actor, SoftActorCritic, SoftActorCriticState
 from phimu.types import Feed, Metrics, Spec
 
 
@@ -24,9 +23,9 @@ class Sac:
     planner: SoftActorCritic = SoftActorCritic(critic="three_layer")
 
     def init(self, spec: Spec, key: jax.Array) -> SoftActorCriticState:
-        return self.planner.init(spec, sum(spec), key)
+        return self.planner.init(spec, spec.pair_dim, key)
 
-    def policy(self, state: SoftActorCriticState) -> TanhGaussian:
+    def policy(self, state: SoftActorCriticState) -> Actor:
         return state.actor
 
     def update(

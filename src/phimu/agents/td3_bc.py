@@ -69,8 +69,8 @@ class Td3Bc:
 
     def init(self, spec: Spec, key: jax.Array) -> Td3BcState:
         actor_key, critic_key = jax.random.split(key)
-        actor = Deterministic(*spec, self.actor_sizes, actor_key)
-        critic = twin("three_layer", sum(spec), self.critic_width, critic_key, "relu", False)
+        actor = Deterministic(spec.observation_dim, spec.action_dim, self.actor_sizes, actor_key)
+        critic = twin("three_layer", spec.pair_dim, self.critic_width, critic_key, "relu", False)
         for_actor, for_critic = self.optimisers()
         told = {name: jnp.zeros(()) for name in ("policy_loss", "cloning_loss", "actor_gradient")}
         return Td3BcState(

@@ -132,7 +132,7 @@ def _actor(
         task = open_task(task_id, **options)
         dense = from_npz(path, task.spec)
         words = f"{path.name} with sha256 {fingerprint(path)['sha256']}"
-    samples = dense.log_std is not None and not mode
+    samples = dense.samples and not mode
     how = "sampled actions" if samples else "mode actions"
     return task, dense.mode if mode else dense, f"{words}, {how}"
 

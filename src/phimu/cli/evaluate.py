@@ -67,7 +67,7 @@ def main(
         name, options = run, task_options(option)
         task = open_task(name, **options)
         facts: dict[str, Any] = {"task": name, "agent": "random"}
-        chosen: Callable[[], Act] = partial(random_policy, task.spec.action_dim, seed)
+        chosen: Callable[[], Act] = partial(random_policy, task.spec, seed)
     else:
         if option:
             raise InputError("option is for --policy random: a run has the options of its own.")

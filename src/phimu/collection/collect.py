@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from phimu.collection.dense_policy import DensePolicy, SamplingPolicy, from_acting
+from phimu.collection.dense_policy import DenseChoice, DensePolicy, SamplingPolicy, from_acting
 from phimu.data.logged import Transitions
 from phimu.data.replay import Replay
 from phimu.environments.task import Task
@@ -44,7 +44,9 @@ def collect(
     return _transitions(replay, range(steps))
 
 
-def policy_of_run(config: RunConfig, saved: checkpoint.Checkpoint, spec: Spec) -> DensePolicy:
+def policy_of_run(
+    config: RunConfig, saved: checkpoint.Checkpoint, spec: Spec
+) -> DensePolicy | DenseChoice:
     """The actor of a checkpoint; the replay buffer stays on the disk."""
     learner = Learner(config.settings, spec, config.schedule, config.seed)
     learner.restore(saved.arrays)

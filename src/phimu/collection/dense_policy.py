@@ -5,15 +5,17 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from phimu.action_range import one_hot
 from phimu.errors import InputError
-from phimu.networks import LOG_STD_RANGE, TanhGaussian
+from phimu.networks import LOG_STD_RANGE, Categorical, TanhGaussian
 from phimu.normalisation import Acting, RunningNormaliser
 from phimu.types import Spec
 
-# (observation, randomness) -> action in [-1, 1]
+# (observation, randomness) -> action in [-1, 1], or one-hot
 SamplingPolicy = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
 
@@ -43,6 +45,11 @@ class DensePolicy:
     limit: float = np.inf
     uniform_mix: float = 0.0
 
+    @property
+    def samples(self) -> bool:
+        """Whether it acts with noise of its own."""
+        return self.log_std is not None
+
     def __call__(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if self.uniform_mix and rng.random() < self.uniform_mix:
             return rng.uniform(-1, 1, len(self.mean[1])).astype(np.float32)
@@ -55,7 +62,11 @@ class DensePolicy:
 
     def mode(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The same without noise; it asks for none of `rng`."""
-        return self._squash(self._features(observation) @ self.mean[0] + self.mean[1])
+        return self._squash(self.outputs(observation))
+
+    def outputs(self, observation: np.ndarray) -> np.ndarray:
+        """The mean before it is squashed."""
+        return self._features(observation) @ self.mean[0] + self.mean[1]
 
     def _features(self, x: np.ndarray) -> np.ndarray:
         if self.shift is not None:
@@ -83,35 +94,63 @@ class DensePolicy:
         return np.minimum(np.maximum(action, -1), 1)
 
 
+@dataclass(frozen=True)
+class DenseChoice:
+    """One of n actions, as a one-hot vector, by the logits of dense layers."""
+
+    logits: DensePolicy  # of which the outputs are asked
+    uniform_mix: float = 0.0
+    samples = True
+
+    def __call__(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        count = len(self.logits.mean[1])
+        if self.uniform_mix and rng.random() < self.uniform_mix:
+            return one_hot(rng.integers(count), count)
+        # The largest of logits with Gumbel noise is a sample of their softmax.
+        return one_hot(np.argmax(self.logits.outputs(observation) + rng.gumbel(size=count)), count)
+
+    def mode(self, observation: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """The most likely one; it asks for nothing of `rng`."""
+        logits = self.logits.outputs(observation)
+        return one_hot(np.argmax(logits), len(logits))
+
+
 def random_actions(spec: Spec) -> SamplingPolicy:
-    return lambda observation, rng: rng.uniform(-1, 1, spec.action_dim).astype(np.float32)
+    return lambda observation, rng: spec.random_action(rng).astype(np.float32)
 
 
-def from_acting(acting: Acting, uniform_mix: float = 0.0) -> DensePolicy:
+def from_acting(acting: Acting, uniform_mix: float = 0.0) -> DensePolicy | DenseChoice:
     """What a run does when it acts, from the part of its state that acting needs."""
     actor, normaliser = acting.policy, acting.normaliser
-    if not isinstance(actor, TanhGaussian):
-        raise InputError(f"The policy is a {type(actor).__name__}: collect with a TanhGaussian.")
+    if not isinstance(actor, TanhGaussian | Categorical):
+        raise InputError(
+            f"The policy is a {type(actor).__name__}: collect with a TanhGaussian or a Categorical."
+        )
     network = actor.network
     layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in network.layers]
     weight, bias = layers.pop()
-    half = len(bias) // 2
     shift = scale = None
     if isinstance(normaliser, RunningNormaliser):
         shift = np.asarray(normaliser.mean)
         scale = 1 / np.sqrt(np.asarray(normaliser.variance) + np.float32(1e-6))
+    style: dict[str, Any] = {
+        "hidden": tuple(layers),
+        "activation": network.activation,
+        "layer_norm": network.layer_norm,
+        "shift": shift,
+        "scale": scale,
+        "limit": 10.0,
+    }
+    if isinstance(actor, Categorical):
+        return DenseChoice(DensePolicy(mean=(weight, bias), **style), uniform_mix)
+    half = len(bias) // 2
     return DensePolicy(
-        hidden=tuple(layers),
         mean=(np.ascontiguousarray(weight[:, :half]), bias[:half]),
         log_std=(np.ascontiguousarray(weight[:, half:]), bias[half:]),
         log_std_range=LOG_STD_RANGE,
         smooth_range=True,
-        activation=network.activation,
-        layer_norm=network.layer_norm,
-        shift=shift,
-        scale=scale,
-        limit=10.0,
         uniform_mix=uniform_mix,
+        **style,
     )
 
 
@@ -122,6 +161,11 @@ def from_npz(path: Path, spec: Spec) -> DensePolicy:
     `mean_bias`, and if it is stochastic `log_std_weight`, `log_std_bias`; `activation` and
     `squash` as texts; `obs_mean` and `obs_std` where inputs are normalised.
     """
+    if spec.discrete:
+        raise InputError(
+            f"policy is {path}, whose actions are continuous, but those of the task are discrete: "
+            "give a run directory, or the word random."
+        )
     arrays = _read(path)
     activation = _text(path, arrays, "activation", tuple(ACTIVATIONS))
     squash = _text(path, arrays, "squash", SQUASHES)

@@ -41,8 +41,7 @@ def env_spec(task: Task) -> str | None:
 
 def origin_of(task: Task, out: Path, policy: str, seed: int | None = None) -> Origin:
     """What a dataset of this task, written as `out`, says of itself."""
-    ends = task.action_range
-    return Origin(task.name, out.stem, policy, ends.low, ends.high, seed, env_spec(task))
+    return Origin(task.name, out.stem, policy, task.action_range, seed, env_spec(task))
 
 
 def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origin]:
@@ -53,7 +52,7 @@ def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origi
     for other in sets[1:]:
         for what, here, there in (
             ("task", first.task, other.task),
-            ("sizes", tuple(first.spec), tuple(other.spec)),
+            ("sizes", first.spec[:2], other.spec[:2]),
             ("action range", _ends(first), _ends(other)),
         ):
             if here != there:
@@ -68,8 +67,7 @@ def joined(sets: Sequence[LoggedDataset], out: Path) -> tuple[Transitions, Origi
         rows.episode[start : start + len(each)] += episodes
         start, episodes = start + len(each), episodes + int(each.transitions.episode[-1]) + 1
     words = ", then ".join(f"{each.name} with sha256 {each.sha256}" for each in sets)
-    ends = first.action_range
-    return rows, Origin(first.task, out.stem, words, ends.low, ends.high)
+    return rows, Origin(first.task, out.stem, words, first.action_range)
 
 
 def _ends(data: LoggedDataset) -> tuple[list[float], list[float]]:

@@ -13,7 +13,7 @@ def width(spec: Spec) -> int:
 
 def split(rows: Array, spec: Spec) -> Batch:
     """Transitions [..., width], each in one piece, as the columns of a batch."""
-    state, action = spec
+    state, action = spec.observation_dim, spec.action_dim
     ends = np.cumsum([0, state, action, 1, state, 1, 1])
     parts = [rows[..., start:end] for start, end in itertools.pairwise(ends)]
     reward, terminated, truncated = (parts[number][..., 0] for number in (2, 4, 5))

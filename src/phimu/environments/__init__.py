@@ -12,7 +12,7 @@ from phimu.environments.catalogue import catalogue
 
 _PROBES = (
     *("ConstantReward", "ObservationReward", "DelayedReward", "ActionReward"),
-    *("MatchObservation", "TimeLimit", "Terminated"),
+    *("MatchObservation", "TimeLimit", "Terminated", "ChooseObservation"),
 )
 _CLASSIC = ("Pendulum", "CartPole")  # the tasks of MBBL that need no MuJoCo
 _CAMERAS = {"dog-fetch": 2}  # where the suite's first one does not show the body

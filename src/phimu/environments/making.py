@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from phimu.errors import InputError
 
 # Which of our extras brings a package, where Gymnasium's own advice would miss our pins.
-_EXTRAS = {"mujoco": "mujoco", "dm_control": "dmc"}
+_EXTRAS = {"mujoco": "mujoco", "dm_control": "dmc", "Box2D": "box2d"}
 # How the entry points of environments with Gymnasium's MuJoCo models begin.
 _WITH_GYMNASIUM_MODELS = ("gymnasium.envs.mujoco", "phimu.environments.mbbl.bodies")
 

@@ -16,12 +16,13 @@ class Probe(gymnasium.Env):
     """One number to observe and one to choose, both in [-1, 1]; the first observation is 0."""
 
     metadata = {"render_modes": []}  # noqa: RUF012
+    action_space: gymnasium.Space
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
-        self.first = 0.0  # this episode's first observation
+        self.first = 0.0  # this episode's first observation, or the last of several
         self.steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
@@ -106,6 +107,26 @@ class TimeLimit(Probe):
         self.steps += 1
         truncated = not self.terminated and self.steps == 10
         return _observation(0.0), 1.0, self.terminated, truncated, {}
+
+
+class ChooseObservation(Probe):
+    """Ten steps that show -1, 0 or 1; the action is one of these integers and pays 1 if the same.
+
+    Answer: a = s, Q(s, a) = [a = s] + discount / (1 - discount). Isolates one-hot actions, integers
+    that do not begin at 0, and sums over actions in place of a sample.
+    """
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        self.action_space = gymnasium.spaces.Discrete(3, start=-1)
+
+    def draw(self) -> float:
+        return float(self.np_random.integers(-1, 2))
+
+    def step(self, action: int) -> Step:
+        self.steps += 1
+        reward, self.first = float(action == self.first), self.draw()
+        return _observation(self.first), reward, False, self.steps == 10, {}
 
 
 def _observation(value: float) -> np.ndarray:

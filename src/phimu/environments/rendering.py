@@ -82,7 +82,7 @@ def _snapshot(task_id: str) -> np.ndarray:
     task.reset(seed=0)
     rng = np.random.default_rng(0)
     for _ in range(RANDOM_STEPS):
-        *_, terminated, truncated = task.step(rng.uniform(-1, 1, task.spec.action_dim))
+        *_, terminated, truncated = task.step(task.spec.random_action(rng))
         if terminated or truncated:
             break
     frame = _frame(task)

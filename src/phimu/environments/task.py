@@ -1,14 +1,17 @@
-"""The border between agents and Gymnasium: flat float32 observations, actions in [-1, 1]."""
+"""The border between agents and Gymnasium: flat float32 observations, actions in [-1, 1].
+
+One of finitely many actions is a one-hot vector to agents and an integer to the environment.
+"""
 
 import math
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
 
-from phimu.action_range import ActionRange
+from phimu.action_range import Choices
 from phimu.environments.making import imported, make
+from phimu.environments.spaces import Flattening, actions_of
 from phimu.errors import EnvironmentFault, InputError, blame_environment
 from phimu.types import Spec
 
@@ -24,12 +27,11 @@ class Task:
         self.env = env
         self.name = name
         self.suite = suite
-        self._actions = _action_space(env, name)
-        observations = _observation_space(env, name)
-        self.spec = Spec(math.prod(observations.shape), math.prod(self._actions.shape))
-        self.action_range = ActionRange(
-            self._actions.low.reshape(-1), self._actions.high.reshape(-1)
-        )
+        self._actions = env.action_space
+        self.action_range = actions_of(env.action_space, name)
+        self.observations = Flattening(env.observation_space, name)
+        discrete = isinstance(self.action_range, Choices)
+        self.spec = Spec(self.observations.size, self.action_range.size, discrete)
         self._steps = 0  # in this episode, for messages
         self.simulator_steps = 0  # in this episode; more than those where actions are repeated
 
@@ -45,7 +47,8 @@ class Task:
         return self._flat(observation)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        """(observation [observation_dim], reward, terminated, truncated); the action in [-1, 1]."""
+        """(observation [observation_dim], reward, terminated, truncated); the action as agents
+        see it: in [-1, 1], or one-hot."""
         self._steps += 1
         chosen = self.to_env_action(action)
         try:
@@ -59,8 +62,9 @@ class Task:
         number = self._number(reward)
         return self._flat(observation), number, bool(terminated), bool(truncated)
 
-    def to_env_action(self, action: np.ndarray) -> np.ndarray:
-        """An action in [-1, 1]^action_dim as the environment wants it: scaled, clipped, shaped."""
+    def to_env_action(self, action: np.ndarray) -> np.ndarray | int:
+        """An action [action_dim] as the environment wants it: scaled, clipped, shaped; of several
+        to choose from, the number of the largest."""
         flat = np.asarray(action, dtype=np.float64).reshape(-1)
         if flat.size != self.spec.action_dim:
             raise InputError(
@@ -71,6 +75,8 @@ class Task:
                 f"action{_first_bad(flat)} {self._when()}; the policy must return finite actions."
             )
         scaled = self.action_range.outward(flat)
+        if self.spec.discrete:
+            return int(scaled)
         return scaled.astype(self._actions.dtype).reshape(self._actions.shape)
 
     def close(self) -> None:
@@ -103,6 +109,17 @@ class Task:
         return number
 
     @property
+    def note(self) -> str | None:
+        """What is done to its observations, where a user may not expect it."""
+        if self.observations.plain:
+            return None
+        kind = type(self.observations.space).__name__
+        return (
+            f"{self.name} has {kind} observations: they are flattened to {self.observations.size} "
+            "numbers, as gymnasium.wrappers.FlattenObservation does."
+        )
+
+    @property
     def time_limit(self) -> int | None:
         """The most steps of an episode, as far as the environment declares it."""
         env = self.env
@@ -114,8 +131,11 @@ class Task:
 
     def _flat(self, observation: Any) -> np.ndarray:
         """A float32 copy (environments may reuse their arrays), if it is finite and of the size."""
-        with np.errstate(over="ignore"):  # what overflows is reported below, by its index
-            flat = np.array(observation, dtype=np.float32).reshape(-1)
+        if self.observations.plain:
+            with np.errstate(over="ignore"):  # what overflows is reported below, by its index
+                flat = np.array(observation, dtype=np.float32).reshape(-1)
+        else:
+            flat = self._flattened(observation)
         if flat.size != self.spec.observation_dim:
             raise EnvironmentFault(
                 f"observation has {flat.size} numbers {self._when()}, but its observation_space "
@@ -127,6 +147,15 @@ class Task:
                 f"the environment must return finite float32 observations."
             )
         return flat
+
+    def _flattened(self, observation: Any) -> np.ndarray:
+        try:
+            return self.observations.flat(observation)
+        except (KeyError, TypeError, ValueError) as error:
+            raise EnvironmentFault(
+                f"observation is not of its observation_space ({_what(error)}) {self._when()}; "
+                "the two must agree."
+            ) from error
 
     def _when(self) -> str:
         moment = f"after step {self._steps}" if self._steps else "at the reset"
@@ -166,36 +195,6 @@ def suite_of(task: str) -> str:
         opened.close()
         return opened.suite
     return spec.namespace or _NO_SUITE
-
-
-def _action_space(env: gymnasium.Env, name: str) -> Box:
-    space = env.action_space
-    needs = "phimu needs a bounded Box action space of floats"
-    if not isinstance(space, Box):
-        raise InputError(f"{needs}, but {name} has {space}; choose a task with continuous actions.")
-    if not np.issubdtype(space.dtype, np.floating) or not space.shape or 0 in space.shape:
-        raise InputError(f"{needs}, but {name} has {space}; wrap it to take a vector of floats.")
-    if not space.is_bounded("both"):
-        raise InputError(
-            f"{needs}, but {name} has {space}; give its action_space finite low and high, or wrap "
-            f"it: gymnasium.wrappers.TransformAction(env, lambda action: action, "
-            f"gymnasium.spaces.Box(-1.0, 1.0, {space.shape})), with the range that it is made for."
-        )
-    return space
-
-
-def _observation_space(env: gymnasium.Env, name: str) -> Box:
-    space = env.observation_space
-    if not isinstance(space, Box):
-        raise InputError(
-            f"phimu needs a Box observation space, but {name} has {space}; "
-            f"wrap it in gymnasium.wrappers.FlattenObservation."
-        )
-    if 0 in space.shape:
-        raise InputError(
-            f"phimu needs a Box observation space with something to see, but {name} has {space}."
-        )
-    return space
 
 
 def _what(error: Exception) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from phimu.environments import rendering
 from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, at_least
-from phimu.types import Act
+from phimu.types import Act, Spec
 
 LONGEST = 10_000  # steps of an episode in an environment that declares no time limit
 
@@ -60,9 +60,9 @@ def evaluate(
     return found
 
 
-def random_policy(action_dim: int, seed: int) -> Act:
+def random_policy(spec: Spec, seed: int) -> Act:
     rng = np.random.default_rng(seed)
-    return lambda observation: rng.uniform(-1.0, 1.0, action_dim)
+    return lambda observation: spec.random_action(rng)
 
 
 def episode_seeds(seed: int, episodes: int) -> list[int]:

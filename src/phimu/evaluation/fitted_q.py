@@ -63,7 +63,9 @@ class FittedQ:
         going_on = self.discount * (1 - rows.terminated.mean())
         centre = rows.reward.mean(dtype=np.float64) / (1 - going_on)
         ends = np.array([rows.reward.min(), rows.reward.max()], np.float64) / (1 - self.discount)
-        network = MLP((sum(data.spec), *self.sizes, 1), key(seed, INIT, 0), "elu", self.layer_norm)
+        network = MLP(
+            (data.spec.pair_dim, *self.sizes, 1), key(seed, INIT, 0), "elu", self.layer_norm
+        )
         state = Fit(
             acting,
             RunningNormaliser(rows.observation.shape[1]).of(rows.observation),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from phimu.action_range import ActionRange
+from phimu.action_range import Actions
 from phimu.environments.given import ANOTHER, Given
 from phimu.environments.task import Task
 from phimu.errors import InputError
@@ -13,7 +13,7 @@ from phimu.types import Batch, Spec
 REPEATED = 100  # steps of the last episode that a copy must repeat
 
 
-def fitting(found: Given, run: OnlineRun | OfflineRun, actions: ActionRange) -> Given:
+def fitting(found: Given, run: OnlineRun | OfflineRun, actions: Actions) -> Given:
     """What is given, if the policy of this run can act in it; InputError if not."""
     try:
         for task in found.tasks:
@@ -24,7 +24,7 @@ def fitting(found: Given, run: OnlineRun | OfflineRun, actions: ActionRange) -> 
     return found
 
 
-def _refuse(task: Task, copied: bool, run: OnlineRun | OfflineRun, actions: ActionRange) -> None:
+def _refuse(task: Task, copied: bool, run: OnlineRun | OfflineRun, actions: Actions) -> None:
     why = _another_space(task, run.learner.spec, actions)
     if isinstance(run, OnlineRun):
         if any(task.env.unwrapped is seat.task.env.unwrapped for seat in run.seats):
@@ -39,16 +39,15 @@ def _refuse(task: Task, copied: bool, run: OnlineRun | OfflineRun, actions: Acti
         raise InputError(f"{task.name} cannot be used ({why}): give {ANOTHER}, as env.")
 
 
-def _another_space(task: Task, spec: Spec, actions: ActionRange) -> str:
-    if task.spec != spec:
+def _another_space(task: Task, spec: Spec, actions: Actions) -> str:
+    if task.spec[:2] != spec[:2]:
         return (
             f"its observations and actions have {task.spec.observation_dim} and "
             f"{task.spec.action_dim} numbers, not {spec.observation_dim} and {spec.action_dim}"
         )
     there = task.action_range
-    if not (np.allclose(there.low, actions.low) and np.allclose(there.high, actions.high)):
-        ends = [f"{each.low.tolist()} to {each.high.tolist()}" for each in (there, actions)]
-        return f"its actions lie in {ends[0]}, those of the policy in {ends[1]}"
+    if not there.fits(actions):
+        return f"its actions lie in {there}, those of the policy in {actions}"
     return ""
 
 

@@ -19,11 +19,12 @@ from phimu.errors import InputError
 from phimu.training.learner import LearnerState, query
 from phimu.training.online import OnlineRun
 from phimu.training.streams import REFRESH, stream
+from phimu.types import Spec
 
 Bonus = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (observation, action) -> [B]
 
 SIDE = 20  # cells along each of two coordinates
-ACTIONS = 8  # random ones, the same in every cell, over which its bonus is averaged
+ACTIONS = 8  # random ones, the same in every cell, over which its bonus is averaged; or all
 FAR = 10.0  # times the observations of the data
 PAIRS = 4_096  # of the data, on which its own bonus is averaged
 UNCAPPED = 1e-3  # a bonus_scale at which nothing reaches the cap, so that ratios are seen
@@ -72,6 +73,8 @@ def cells_of(task: Task) -> Cells | None:
             lambda x: np.stack([np.cos(x[:, 0]), np.sin(x[:, 0]), x[:, 1]], axis=1),
             lambda s: np.ones(len(s), bool),
         )
+    if not task.observations.plain:
+        return None
     low, high = (np.asarray(x, np.float64) for x in (space.low, space.high))  # type: ignore[attr-defined]
     if low.shape != (2,) or not np.isfinite([low, high]).all():
         return None
@@ -118,19 +121,25 @@ def forms(run: OnlineRun, cells: Cells) -> dict[str, Novelty]:
     candidates = {name: fitted(run, replace(confidence, **form)) for name, form in FORMS.items()}
     seen = run.replay.latest(len(run.replay))
     return {
-        name: novelty(bonus, cells, seen.observation, seen.action)
+        name: novelty(bonus, cells, seen.observation, seen.action, discrete=run.task.spec.discrete)
         for name, bonus in {"the run's own": bonus_of(run), **candidates}.items()
     }
 
 
 def novelty(
-    bonus: Bonus, cells: Cells, observation: np.ndarray, action: np.ndarray, seed: int = 0
+    bonus: Bonus,
+    cells: Cells,
+    observation: np.ndarray,
+    action: np.ndarray,
+    seed: int = 0,
+    discrete: bool = False,
 ) -> Novelty:
     """Of a bonus that has seen these observations [N, D] with these actions [N, A]."""
     rng = np.random.default_rng(seed)
     centres, visits = cells.observations(cells.centres()), cells.visits(observation)
     there = cells.reachable(centres)
-    visits, found = visits[there], bonus_map(bonus, centres[there], action.shape[1], rng)
+    spec = Spec(observation.shape[1], action.shape[1], discrete)
+    visits, found = visits[there], bonus_map(bonus, centres[there], spec, rng)
     visited = visits > 0
     if visited.sum() < 3:
         raise InputError(f"{visited.sum()} cells were visited: a rank correlation needs three.")
@@ -148,9 +157,15 @@ def novelty(
     )
 
 
-def bonus_map(bonus: Bonus, observation: np.ndarray, action_dim: int, rng: Any) -> np.ndarray:
-    """The mean bonus of each observation [N, D] over the same few random actions: [N]."""
-    actions = rng.uniform(-1, 1, (ACTIONS, action_dim)).astype(np.float32)
+def bonus_map(bonus: Bonus, observation: np.ndarray, spec: Spec, rng: Any) -> np.ndarray:
+    """The mean bonus of each observation [N, D] over the same few random actions: [N].
+
+    Over all of them where they are discrete.
+    """
+    if spec.discrete:
+        actions = np.eye(spec.action_dim, dtype=np.float32)
+    else:
+        actions = rng.uniform(-1, 1, (ACTIONS, spec.action_dim)).astype(np.float32)
     rows = np.asarray(observation, np.float32)
     each = [bonus(rows, np.tile(action, (len(rows), 1))) for action in actions]
     return np.stack(each).mean(axis=0, dtype=np.float64)

@@ -17,15 +17,15 @@ def evaluate(policy: Any, task: Any, episodes: int = 10, seed: int = 0) -> Evalu
     object with `predict`, such as a model, which is then asked for its mode.
     """
     opened = task if isinstance(task, Task) else open_task(task)
-    seen, done = opened.env.observation_space.shape or (), opened.env.action_space.shape or ()
+    done = opened.env.action_space.shape or ()
 
     def act(observation: np.ndarray) -> np.ndarray:
-        own = observation.reshape(seen)
+        own = opened.observations.own(observation)
         if hasattr(policy, "predict"):
             action = policy.predict(own, deterministic=True)[0]
         else:
             action = policy(own)
-        rows = rows_of("action", np.asarray(action)[None], done)
+        rows = rows_of("action", np.asarray(action)[None], done, kind=opened.action_range.kind)
         return opened.action_range.inward(rows)[0]
 
     return evaluate_inside(act, opened, episodes, seed)

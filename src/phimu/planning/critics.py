@@ -131,6 +131,18 @@ def smaller(critic: Twin, phi: jax.Array) -> jax.Array:
     return jnp.min(values(critic, phi), axis=0)
 
 
+def of_every_action(
+    critic: Twin,
+    phi: Callable[[jax.Array, jax.Array], jax.Array],
+    observation: jax.Array,
+    count: int,
+) -> jax.Array:
+    """The smaller Q value of each of `count` one-hot actions at observations [B, D]: [B, count]."""
+    rows = jnp.repeat(observation, count, axis=0)
+    actions = jnp.tile(jnp.eye(count), (observation.shape[0], 1))
+    return smaller(critic, phi(rows, actions)).reshape(-1, count)
+
+
 BesidePhi = Literal["nothing", "pair", "scaled_pair"]
 
 

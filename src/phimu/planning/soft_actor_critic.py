@@ -2,8 +2,12 @@
 
 The planner is handed the function, never the learner behind it, and differentiates its losses
 with respect to its own parameters only: no TD or policy gradient can reach phi.
+
+Of discrete actions the policy is categorical, and what is an expectation over actions is computed
+as a sum over them instead of from one sample (Christodoulou, arXiv:1910.07207).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -14,11 +18,13 @@ import jax.numpy as jnp
 import optax
 
 from phimu.errors import InputError
-from phimu.networks import TanhGaussian, copied, norm, polyak
-from phimu.planning.critics import CriticName, Twin, smaller, twin, values
+from phimu.networks import Categorical, TanhGaussian, copied, norm, polyak
+from phimu.planning.critics import CriticName, Twin, of_every_action, smaller, twin, values
 from phimu.types import Batch, Metrics, Spec
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
+Actor = TanhGaussian | Categorical
+ENTROPY_SHARE = 0.3  # of log n, the entropy that a policy on n actions is held at
 # (observation, an action of the policy, its log density) -> how far from the behaviour: [B]
 Divergence = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
@@ -35,7 +41,7 @@ class Regulariser(NamedTuple):
 class SoftActorCriticState(NamedTuple):
     """Training state of actor, twin critic and entropy weight."""
 
-    actor: TanhGaussian
+    actor: Actor
     critic: Twin
     slow_critic: Twin
     log_entropy_weight: jax.Array
@@ -75,7 +81,8 @@ class SoftActorCritic:
     initial_entropy_weight: float = 0.1
     """Where the automatic entropy weight starts."""
     target_entropy: float | None = None
-    """Entropy the policy is held at; by default minus the number of action dimensions."""
+    """Entropy the policy is held at; by default minus the number of action dimensions, or a share
+    of log n (ENTROPY_SHARE) where an action is one of n."""
     entropy_in_target: bool = True
     """Whether the target of Q holds the entropy of the next action, as in appendix B."""
 
@@ -101,7 +108,9 @@ class SoftActorCritic:
     def init(self, spec: Spec, feature_dim: int, key: jax.Array) -> SoftActorCriticState:
         actor_key, critic_key = jax.random.split(key)
         style = (self.activation, self.planner_layer_norm)
-        actor = TanhGaussian(*spec, self.actor_sizes, actor_key, *style)
+        kind = Categorical if spec.discrete else TanhGaussian
+        sizes = spec.observation_dim, spec.action_dim, self.actor_sizes
+        actor = kind(*sizes, actor_key, *style)
         critic = twin(self.critic, feature_dim, self.critic_width, critic_key, *style)
         log_weight = jnp.log(jnp.asarray(self.initial_entropy_weight, jnp.float32))
         for_actor, for_critic, for_entropy = self.optimisers()
@@ -154,8 +163,9 @@ class SoftActorCritic:
         weight = jnp.exp(state.log_entropy_weight)
         state = self._with_target(state)
 
-        next_action, next_log_density = state.actor.with_noise(batch.next_observation, for_target)
-        next_value = smaller(state.slow_critic, target_phi(batch.next_observation, next_action))
+        next_action, next_log_density, next_value = judged(
+            state.actor, state.slow_critic, target_phi, batch.next_observation, for_target
+        )
         if self.entropy_in_target:
             next_value = next_value - weight * next_log_density
         if regulariser is not None and regulariser.value_penalty:
@@ -175,9 +185,8 @@ class SoftActorCritic:
         updates, critic_optimiser = for_critic.update(grads, state.critic_optimiser)
         critic = eqx.apply_updates(state.critic, updates)
 
-        def actor_loss(actor: TanhGaussian) -> tuple[jax.Array, Metrics]:
-            action, log_density = actor.with_noise(batch.observation, for_policy)
-            value = smaller(critic, phi(batch.observation, action))
+        def actor_loss(actor: Actor) -> tuple[jax.Array, Metrics]:
+            action, log_density, value = judged(actor, critic, phi, batch.observation, for_policy)
             if regulariser is not None and regulariser.value_scale is not None:
                 size = jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
                 value = value * regulariser.value_scale / size
@@ -196,7 +205,9 @@ class SoftActorCritic:
 
         aim = self.target_entropy
         if aim is None:
-            aim = -float(batch.action.shape[-1])
+            count = batch.action.shape[-1]
+            discrete = isinstance(state.actor, Categorical)
+            aim = ENTROPY_SHARE * math.log(count) if discrete else -float(count)
         # d/dw of exp(w) (entropy - aim), without the factor exp(w): steps do not vanish with it
         updates, entropy_optimiser = for_entropy.update(
             told["entropy"] - aim, state.entropy_optimiser
@@ -234,3 +245,18 @@ class SoftActorCritic:
         due = updates % self.target_every == 0
         slow_critic = copied(due, state.slow_critic, state.critic)
         return state._replace(slow_critic=slow_critic, updates=updates)
+
+def judged(
+    actor: Actor, critic: Twin, phi: Phi, observation: jax.Array, noise: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """An action [B, A] of the policy at each observation, its log density [B] and its value [B].
+
+    Of a categorical policy, which needs no noise, the expectations of the three.
+    """
+    if isinstance(actor, TanhGaussian):
+        action, log_density = actor.with_noise(observation, noise)
+        return action, log_density, smaller(critic, phi(observation, action))
+    logs = actor(observation)  # [B, n]
+    chances = jnp.exp(logs)
+    each = of_every_action(critic, phi, observation, logs.shape[-1])
+    return chances, jnp.sum(chances * logs, axis=-1), jnp.sum(chances * each, axis=-1)

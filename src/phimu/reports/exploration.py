@@ -65,7 +65,7 @@ def bonus_grid(run: OnlineRun, maze: Maze) -> np.ndarray | None:
         return None
     ticks = (np.arange(CELLS) + 0.5) * (maze.size / CELLS)
     centres = np.stack(np.meshgrid(ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 2)
-    values = bonus_map(bonus_of(run), centres, run.task.spec.action_dim, np.random.default_rng(0))
+    values = bonus_map(bonus_of(run), centres, run.task.spec, np.random.default_rng(0))
     values[maze.inside_wall(centres)] = np.nan
     return values.reshape(CELLS, CELLS)
 

@@ -37,7 +37,8 @@ class Dataset:
             None if end is None else tuple(float(x) for x in end)
             for end in (data.action_low, data.action_high)
         )
-        return cls(data.layout, data.sha256, *data.spec, task, *ends)
+        sizes = data.spec.observation_dim, data.spec.action_dim
+        return cls(data.layout, data.sha256, *sizes, task, *ends)
 
     @property
     def action_range(self) -> ActionRange:

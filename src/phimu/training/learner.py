@@ -114,15 +114,28 @@ def all_finite(metrics: Metrics) -> jax.Array:
     return jnp.all(jnp.isfinite(jnp.stack(list(metrics.values()))))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def act(tree: Any, uniform_mix: float, leaves: Any, observation: Any, seed: int, step: int) -> Any:
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def act(
+    tree: Any,
+    discrete: bool,
+    uniform_mix: float,
+    leaves: Any,
+    observation: Any,
+    seed: int,
+    step: int,
+) -> Any:
     """Sampled actions for observations [..., D], some of them uniformly random."""
     own = key(seed, ACT, step)
     action = jax.tree.unflatten(tree, leaves).act(observation, own, False)
     if not uniform_mix:
         return action
     for_choice, for_uniform = jax.random.split(jax.random.fold_in(own, 1))
-    uniform = jax.random.uniform(for_uniform, action.shape, minval=-1.0, maxval=1.0)
+    if discrete:
+        count = action.shape[-1]
+        which = jax.random.randint(for_uniform, action.shape[:-1], 0, count)
+        uniform = jax.nn.one_hot(which, count)
+    else:
+        uniform = jax.random.uniform(for_uniform, action.shape, minval=-1.0, maxval=1.0)
     chosen = jax.random.bernoulli(for_choice, uniform_mix, action.shape[:-1])
     return jnp.where(chosen[..., None], uniform, action)
 
@@ -192,7 +205,7 @@ class Learner:
         if self._place is not None:
             acting = on_first(acting)  # all of them would take longer, and say the same
         tree, mix = self._acting_tree, self._uniform_mix if mixed else 0.0
-        return np.asarray(act(tree, mix, acting, observation, self.seed, step))
+        return np.asarray(act(tree, self.spec.discrete, mix, acting, observation, self.seed, step))
 
     def mode(self) -> Act:
         """The policy as it is now, without noise."""

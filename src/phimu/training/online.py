@@ -145,9 +145,9 @@ class OnlineRun:
     def _actions(self) -> np.ndarray:
         """One for each environment: [envs, action_dim]."""
         if self.step < self.collection.learning_starts:
-            size = self.task.spec.action_dim
+            spec = self.task.spec
             each = (stream(self.seed, WARM_UP, self.step + n) for n in range(self.stride))
-            return np.stack([rng.uniform(-1, 1, size).astype(np.float32) for rng in each])
+            return np.stack([spec.random_action(rng).astype(np.float32) for rng in each])
         if self.stride == 1:
             actions = self.learner.act(self.seats[0].observation, self.step)[None]
         else:

@@ -2,11 +2,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import h5py
 import minari
 import numpy as np
 import pytest
 
+from phimu.action_range import ActionRange, Choices
 from phimu.data.logged import Transitions
 from phimu.data.sets.writing import Origin, write_d4rl, write_minari
 from phimu.errors import InputError
@@ -15,8 +17,7 @@ ORIGIN = Origin(
     task="Pendulum-v1",
     name="pendulum medium",
     policy="somebody",
-    action_low=np.full(2, -1.0),
-    action_high=np.full(2, 1.0),
+    actions=ActionRange(np.full(2, -1.0), np.full(2, 1.0)),
     seed=3,
 )
 COLUMNS = {
@@ -78,7 +79,7 @@ def test_actions_are_written_in_the_units_of_the_task(tmp_path: Path) -> None:
     low, high = np.array([-2.0, 0.0]), np.array([2.0, 10.0])
     written = episodes(5)
     written.action[:3] = [[-1, -1], [0, 0], [1, 1]]
-    write_d4rl(tmp_path / "a.hdf5", written, replace(ORIGIN, action_low=low, action_high=high))
+    write_d4rl(tmp_path / "a.hdf5", written, replace(ORIGIN, actions=ActionRange(low, high)))
     with h5py.File(tmp_path / "a.hdf5") as file:
         np.testing.assert_array_equal(file["actions"][:3], [[-2, 0], [0, 5], [2, 10]])
         expected = low + (high - low) * (written.action.astype(np.float64) + 1) / 2
@@ -87,9 +88,27 @@ def test_actions_are_written_in_the_units_of_the_task(tmp_path: Path) -> None:
         np.testing.assert_array_equal(file.attrs["action_high"], high)
 
 
+def test_one_hot_actions_are_written_as_integers(tmp_path: Path) -> None:
+    """In both layouts, as the environment got them."""
+    written, origin = episodes(4, 2), replace(ORIGIN, actions=Choices(3, start=-1))
+    chosen = np.array([0, 2, 1, 1, 0, 2])
+    written = written._replace(action=np.eye(3, dtype=np.float32)[chosen])
+    write_d4rl(tmp_path / "a.hdf5", written, origin)
+    with h5py.File(tmp_path / "a.hdf5") as file:
+        assert file["actions"].dtype == np.int64
+        np.testing.assert_array_equal(file["actions"][:], chosen - 1)
+        assert (file.attrs["action_start"], file.attrs["action_count"]) == (-1, 3)
+    write_minari(tmp_path / "set", written, origin)
+    loaded = minari.MinariDataset(tmp_path / "set" / "data")
+    assert loaded.spec.action_space == gymnasium.spaces.Discrete(3, start=-1)
+    actions = [episode.actions for episode in loaded.iterate_episodes()]
+    np.testing.assert_array_equal(np.concatenate(actions), chosen - 1)
+
+
 def test_minari_loads_what_was_written(tmp_path: Path) -> None:
     written = episodes(4, 1, 3)
-    write_minari(tmp_path / "set", written, replace(ORIGIN, action_high=np.full(2, 3.0)))
+    ends = ActionRange(np.full(2, -1.0), np.full(2, 3.0))
+    write_minari(tmp_path / "set", written, replace(ORIGIN, actions=ends))
     loaded = minari.MinariDataset(tmp_path / "set" / "data")
     assert (loaded.total_steps, loaded.total_episodes) == (8, 3)
     assert loaded.spec.dataset_id == "pendulum_medium-v0"

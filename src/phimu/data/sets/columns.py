@@ -69,6 +69,11 @@ def check_type(key: str, dtype: np.dtype, shape: tuple[int, ...], label: str) ->
     if dtype.kind not in ("biuf" if key in (*FLAGS, "episode") else "iuf"):
         raise InputError(f"{label} has type {dtype}: give numbers.")
     ndim = 2 if key in VECTORS else 1
+    if key == "action" and len(shape) == 1 and dtype.kind in "iu":
+        raise InputError(
+            f"{label} holds an integer a row, so actions are discrete: agents learn those in an "
+            "environment, and from logged data continuous ones, [N, size]."
+        )
     if len(shape) != ndim and (ndim, shape[1:]) != (1, (1,)):
         raise InputError(f"{label} has shape {shape}: give {'[N, size]' if ndim == 2 else '[N]'}.")
 

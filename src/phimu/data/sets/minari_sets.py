@@ -43,7 +43,8 @@ def read_minari(path: Path) -> Columns:
         table = _read(path, file)
     space = _parsed(about.get("action_space"))
     if space and space.get("type") != "Box":
-        raise InputError(f"{path}: actions are {space.get('type')}: only Box actions are learned.")
+        kind = space.get("type")
+        raise InputError(f"{path}: actions are {kind}: only Box actions are learned from data.")
     return Columns(
         str(path),
         **table,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from phimu.action_range import ActionRange
+from phimu.action_range import Actions, Choices
 from phimu.data.logged import Transitions
 from phimu.data.sets.hdf5 import D4RL, MINARI, MINARI_FILE, import_h5py
 from phimu.errors import InputError
@@ -29,8 +29,7 @@ class Origin:
     task: str | None  # a Gymnasium id, where it is known
     name: str  # such as hopper_medium
     policy: str  # who acted, in words
-    action_low: np.ndarray  # [action_dim]: -1 of the transitions, in the task's own units
-    action_high: np.ndarray  # [action_dim]: 1
+    actions: Actions  # how those of the transitions become the task's own
     seed: int | None = None
     env_spec: str | None = None  # Gymnasium's JSON of the environment, for Minari
 
@@ -77,7 +76,7 @@ def write_minari(
         "total_episodes": len(borders) - 1,
         "dataset_size": round(os.path.getsize(file_path) / 1e6, 1),  # in MB
         "observation_space": _box(-anything, anything),
-        "action_space": _box(origin.action_low, origin.action_high),
+        "action_space": _space(origin.actions),
         "algorithm_name": origin.policy,
         "author": ["phimu"],
     }
@@ -92,16 +91,29 @@ def _create(group: Any, name: str, column: np.ndarray, compress: bool) -> None:
 
 
 def _attributes(origin: Origin) -> dict[str, Any]:
-    attributes = {
+    attributes: dict[str, Any] = {
         "task": origin.task,
         "name": origin.name,
         "creator": "phimu",
         "policy": origin.policy,
         "seed": origin.seed,
-        "action_low": np.asarray(origin.action_low, np.float32),
-        "action_high": np.asarray(origin.action_high, np.float32),
     }
+    if isinstance(origin.actions, Choices):
+        attributes |= {"action_start": origin.actions.start, "action_count": origin.actions.size}
+    else:
+        attributes |= {
+            "action_low": np.asarray(origin.actions.low, np.float32),
+            "action_high": np.asarray(origin.actions.high, np.float32),
+        }
     return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _space(actions: Actions) -> str:
+    """Of actions, as Minari writes it."""
+    if isinstance(actions, Choices):
+        start, count = actions.start, actions.size
+        return json.dumps({"type": "Discrete", "dtype": "int64", "start": start, "n": count})
+    return _box(actions.low, actions.high)
 
 
 def _box(low: np.ndarray, high: np.ndarray) -> str:
@@ -112,8 +124,9 @@ def _box(low: np.ndarray, high: np.ndarray) -> str:
 
 
 def _in_units_of_task(action: np.ndarray, origin: Origin) -> np.ndarray:
-    """From [-1, 1] to [low, high], as the environment got it."""
-    return ActionRange(origin.action_low, origin.action_high).outward(action).astype(np.float32)
+    """As the environment got it: from [-1, 1] to [low, high], or from one-hot to integers."""
+    own = origin.actions.outward(action)
+    return own if isinstance(origin.actions, Choices) else own.astype(np.float32)
 
 
 def _refuse_gaps(transitions: Transitions) -> None:
