@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from phimu.errors import InputError
-from phimu.networks import LOG_STD_RANGE, TanhGaussian
+from phimu.networks import LOG_STD_RANGE, Gaussian, TanhGaussian
 from phimu.normalisation import Acting, RunningNormaliser
 from phimu.types import Spec
 
@@ -90,24 +90,31 @@ def random_actions(spec: Spec) -> SamplingPolicy:
 def from_acting(acting: Acting, uniform_mix: float = 0.0) -> DensePolicy:
     """What a run does when it acts, from the part of its state that acting needs."""
     actor, normaliser = acting.policy, acting.normaliser
-    if not isinstance(actor, TanhGaussian):
-        raise InputError(f"The policy is a {type(actor).__name__}: collect with a TanhGaussian.")
+    if not isinstance(actor, TanhGaussian | Gaussian):
+        raise InputError(f"The policy is a {type(actor).__name__}: collect with a Gaussian.")
     network = actor.network
     layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in network.layers]
     weight, bias = layers.pop()
-    half = len(bias) // 2
+    squashed = isinstance(actor, TanhGaussian)
+    if isinstance(actor, TanhGaussian):
+        half = len(bias) // 2
+        mean = np.ascontiguousarray(weight[:, :half]), bias[:half]
+        log_std = np.ascontiguousarray(weight[:, half:]), bias[half:]
+    else:
+        mean, log_std = (weight, bias), (np.zeros_like(weight), np.asarray(actor.log_std))
     shift = scale = None
     if isinstance(normaliser, RunningNormaliser):
         shift = np.asarray(normaliser.mean)
         scale = 1 / np.sqrt(np.asarray(normaliser.variance) + np.float32(1e-6))
     return DensePolicy(
         hidden=tuple(layers),
-        mean=(np.ascontiguousarray(weight[:, :half]), bias[:half]),
-        log_std=(np.ascontiguousarray(weight[:, half:]), bias[half:]),
-        log_std_range=LOG_STD_RANGE,
-        smooth_range=True,
+        mean=mean,
+        log_std=log_std,
+        log_std_range=LOG_STD_RANGE if squashed else OF_OTHERS,
+        smooth_range=squashed,
         activation=network.activation,
         layer_norm=network.layer_norm,
+        squash="tanh" if squashed else "clip",
         shift=shift,
         scale=scale,
         limit=10.0,
