@@ -154,6 +154,11 @@ MBBL_VALUE = ValueFunction(
 ROUNDS = Schedule(
     Collection(learning_starts=0, buffer_size=10_000), batch_size=2_000, normalise_observations=True
 )
+SIDE_BY_SIDE = replace(
+    ROUNDS,
+    collection=Collection(learning_starts=0, buffer_size=10_000, envs=8),
+    batch_size=1_024,
+)
 ONLINE: Presets = {
     "mbbl": Preset(
         Ppo(decay_steps=200_000, minibatches=10, ratio_clip=0.1, critic=MBBL_VALUE), ROUNDS
@@ -168,11 +173,6 @@ ONLINE: Presets = {
         replace(ROUNDS, batch_size=2_048),
     ),
     "small": Preset(
-        Ppo(gradient_clip=0.5, critic=ValueFunction(critic_learning_rate=1e-3)),
-        replace(
-            ROUNDS,
-            collection=Collection(learning_starts=0, buffer_size=10_000, envs=8),
-            batch_size=2_048,
-        ),
+        Ppo(gradient_clip=0.5, critic=ValueFunction(critic_learning_rate=3e-3)), SIDE_BY_SIDE
     ),
 }

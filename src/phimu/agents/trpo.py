@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from phimu.agents.ppo import MBBL_VALUE, ROUNDS
+from phimu.agents.ppo import MBBL_VALUE, ROUNDS, SIDE_BY_SIDE
 from phimu.agents.protocol import Phase
-from phimu.agents.schedule import Collection, Preset, Presets
+from phimu.agents.schedule import Preset, Presets
 from phimu.errors import InputError, at_least
 from phimu.networks import Gaussian, norm
 from phimu.planning.advantages import standardised
@@ -132,11 +132,7 @@ ONLINE: Presets = {
         replace(ROUNDS, batch_size=1_024),
     ),
     "small": Preset(
-        Trpo(kl_slack=1.0, critic=ValueFunction(critic_learning_rate=1e-3)),
-        replace(
-            ROUNDS,
-            collection=Collection(learning_starts=0, buffer_size=10_000, envs=8),
-            batch_size=2_048,
-        ),
+        Trpo(max_kl=0.02, kl_slack=1.0, critic=ValueFunction(critic_learning_rate=3e-3)),
+        SIDE_BY_SIDE,
     ),
 }
