@@ -27,12 +27,15 @@ def run_peers(
     requirements: Requirements,
     measure: Measure,
     arguments: list[str] | None = None,
+    **defaults: int,
 ) -> int:
     """Measure, print and write the rows of `part`; returns the exit code.
 
     The libraries are in the `venv` of the cache directory, or in the one that --venv names.
+    `defaults` are of rounds and steps, if others than usual.
     """
     parser = _parser(about)
+    parser.set_defaults(**defaults)
     parser.add_argument(
         "--venv",
         type=Path,

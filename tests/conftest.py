@@ -114,6 +114,8 @@ def tiny():
         "temperature": 5.0,
         "reward_weight": 5.0,  # where s' says nothing about a, contrast alone cannot see it
         "negatives": 16,
+        "initial_log_std": -1.0,
+        "bootstrap_time_limits": True,
     }
 
     suffixes = {"sizes": (32,), "width": 32, "dim": 32, "updates": 200, "learning_rate": 3e-3}

@@ -58,6 +58,9 @@ def make(name: str) -> Model:
     if name == "ctrl-ucb":
         more = {"normalise_observations": True}
         return Ctrl("Pendulum-v1", **online, **FEATURES, **more).learn(30)
+    if name == "ppo":
+        sizes = {"actor_sizes": (8, 8), "batch_size": 64, "envs": 1}
+        return Model(Blocks(), "ppo", **sizes).learn(64)
     first = {"behaviour_sizes": (8,), "behaviour_updates": 3, "representation_updates": 3}
     settings = {
         "td3-bc": TINY,
@@ -83,7 +86,7 @@ def assert_same(model: Model, actions: np.ndarray) -> None:
     assert np.ptp(ours, axis=0).min() > 0  # the policy does not always do the same
 
 
-AGENTS = ["sac", "sac, relu", "ctrl-ucb", "ctrl-lcb", "cpc", "td3-bc"]
+AGENTS = ["sac", "sac, relu", "ctrl-ucb", "ppo", "ctrl-lcb", "cpc", "td3-bc"]
 
 
 @pytest.mark.parametrize("name", AGENTS)

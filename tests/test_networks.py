@@ -7,7 +7,7 @@ import pytest
 
 from phimu.agents import preset
 from phimu.data.rows import width
-from phimu.networks import ACTIVATIONS, Deterministic, norm, product
+from phimu.networks import ACTIVATIONS, MLP, Deterministic, Gaussian, norm, product, unit_columns
 from phimu.representation.ratio import inner
 from phimu.settings import override
 from phimu.training.learner import Learner
@@ -110,3 +110,29 @@ def test_a_sample_of_a_deterministic_policy_is_its_mode():
             np.testing.assert_array_equal(action, mode)
             np.testing.assert_array_equal(log_density, np.full(shape, np.inf))
     assert len(np.unique(policy.mode(observation), axis=0)) == 5  # it does look at them
+
+
+def test_columns_of_unit_length():
+    network = unit_columns(MLP((5, 7, 3), jax.random.PRNGKey(0)), last=0.01)
+    for layer, length in zip(network.layers, (1.0, 0.01), strict=True):
+        np.testing.assert_allclose(jnp.linalg.norm(layer.weight, axis=0), length, rtol=1e-5)
+        np.testing.assert_array_equal(layer.bias, 0.0)
+
+
+def test_a_gaussian_policy():
+    """Its samples have the density that it says, and are not clipped; its mode is."""
+    policy = Gaussian(3, 2, (8,), jax.random.PRNGKey(0), initial_log_std=-0.3)
+    observation = jnp.asarray(np.random.default_rng(0).normal(size=(4_000, 3)), jnp.float32)
+    mean, log_std = policy(observation)
+    np.testing.assert_array_equal(log_std, np.float32(-0.3))
+    assert np.abs(mean).max() < 0.05  # nearly the same everywhere at first
+    action, log_density = policy.sample(observation, jax.random.PRNGKey(1))
+    np.testing.assert_allclose(np.std(action - mean, axis=0), np.exp(-0.3), rtol=0.05)
+    assert np.abs(action).max() > 1
+    noise = np.asarray(action - mean, np.float64) / np.exp(-0.3)
+    expected = np.sum(-0.5 * noise**2 + 0.3 - 0.5 * np.log(2 * np.pi), axis=1)
+    np.testing.assert_allclose(log_density, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy.log_density(observation, action), log_density, atol=1e-5)
+    np.testing.assert_allclose(policy.entropy, -np.mean(expected), rtol=0.02)
+    far = jax.tree.map(lambda x: 1e3 * x, policy)
+    assert np.abs(far.mode(observation)).max() == 1.0

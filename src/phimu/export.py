@@ -15,7 +15,7 @@ import numpy as np
 from phimu.action_range import Actions, Choices
 from phimu.agents.cpc import OnEmbedding
 from phimu.errors import InputError
-from phimu.networks import MLP, Categorical, Deterministic, TanhGaussian
+from phimu.networks import MLP, Categorical, Deterministic, Gaussian, TanhGaussian
 from phimu.normalisation import CLIP, Acting, RunningNormaliser, inverse_deviation
 from phimu.runs.files import write_atomically
 
@@ -67,6 +67,8 @@ def steps_of(acting: Acting, actions: Actions) -> list[Step]:
 def _policy(policy: Any) -> list[Step]:
     if isinstance(policy, OnEmbedding):
         return [*_network(policy.network), *_policy(policy.actor)]
+    if isinstance(policy, Gaussian):  # the range of actions clips its mean
+        return _network(policy.network)
     if isinstance(policy, Deterministic):
         return [*_network(policy.network), _step("tanh")]
     if isinstance(policy, TanhGaussian):  # of whose outputs the first half is the mean

@@ -1,4 +1,4 @@
-"""Small networks: MLPs, Fourier inputs, and policies: tanh-Gaussian, categorical, deterministic."""
+"""Small networks: MLPs, Fourier inputs, policies."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
@@ -18,6 +18,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "elu": elu,
     "relu": jax.nn.relu,
     "swish": jax.nn.silu,
+    "tanh": jnp.tanh,
 }
 
 
@@ -230,6 +231,68 @@ class Deterministic(eqx.Module):
         """The mode too, for the policy has no noise of its own; its density has no logarithm."""
         action = self.mode(observation)
         return action, jnp.full(action.shape[:-1], jnp.inf)
+
+
+def unit_columns(network: MLP, last: float = 1.0) -> MLP:
+    """With weights whose columns have the length 1, those of the last layer the length `last`."""
+    lengths = [1.0] * (len(network.layers) - 1) + [last]
+    weights = [
+        length * layer.weight / jnp.linalg.norm(layer.weight, axis=0, keepdims=True)
+        for length, layer in zip(lengths, network.layers, strict=True)
+    ]
+    return eqx.tree_at(lambda n: [layer.weight for layer in n.layers], network, weights)
+
+
+class Gaussian(eqx.Module):
+    """A policy whose noise is the same everywhere.
+
+    Its samples may lie outside of [-1, 1]: there the task clips them, as a part of its dynamics, so
+    that their density stays that of a Gaussian.
+    """
+
+    network: MLP
+    log_std: jax.Array  # [action_dim]
+
+    def __init__(
+        self,
+        observation_dim: int,
+        action_dim: int,
+        sizes: Sequence[int],
+        key: jax.Array,
+        initial_log_std: float = 0.0,
+    ):
+        network = MLP((observation_dim, *sizes, action_dim), key, "tanh")
+        self.network = unit_columns(network, last=0.01)
+        self.log_std = jnp.full(action_dim, initial_log_std, jnp.float32)
+
+    def __call__(self, observation: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Mean [..., action_dim] and log standard deviation [action_dim]."""
+        return self.network(observation), self.log_std
+
+    def mode(self, observation: jax.Array) -> jax.Array:
+        return jnp.clip(self.network(observation), -1.0, 1.0)
+
+    def sample(self, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """An action [..., action_dim], not clipped, and its log density [...]."""
+        mean, log_std = self(observation)
+        log_std = jnp.broadcast_to(log_std, mean.shape)
+        noise = jax.random.normal(key, mean.shape)
+        return mean + jnp.exp(log_std) * noise, _log_normal(noise, log_std)
+
+    def log_density(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """[...] of actions [..., action_dim] as `sample` gives them."""
+        mean, log_std = self(observation)
+        log_std = jnp.broadcast_to(log_std, mean.shape)
+        return _log_normal((action - mean) * jnp.exp(-log_std), log_std)
+
+    @property
+    def entropy(self) -> jax.Array:
+        return jnp.sum(self.log_std) + 0.5 * self.log_std.shape[0] * np.log(2 * np.pi * np.e)
+
+
+def _log_normal(noise: jax.Array, log_std: jax.Array) -> jax.Array:
+    """The log density of exp(log_std) noise."""
+    return jnp.sum(-0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi), axis=-1)
 
 
 def norm(tree: Any) -> jax.Array:

@@ -101,7 +101,7 @@ class Store(Protocol):
 class Drawn(NamedTuple):
     """What `draw` takes from a store for one update."""
 
-    rows: Array  # [B, width], as the store keeps them
+    rows: Array  # [B, width], as the store keeps them; [T, envs, width] where the order matters
     # Further observations [., observation_dim], such as negatives; then anything else, such as a
     # frozen phi of these rows.
     others: dict[str, Array] = {}  # noqa: RUF012 (nothing changes it)

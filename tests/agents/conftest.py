@@ -87,7 +87,7 @@ def learned(learn_once):
 
     def learn(agent, data, updates, seed=0, history=None, seen=AsIs()):  # noqa: B008
         state = agent.init(data.spec, jax.random.PRNGKey(seed))
-        for name, count, _ in protocol.phases(agent):
+        for name, count, *_ in protocol.phases(agent):
             state, columns = protocol.begin(agent, name, state, data, seen, None)
             keys = jax.random.split(jax.random.PRNGKey(seed + 1), count or updates)
             state, metrics = jax.jit(

@@ -66,7 +66,7 @@ def begun(agent: CtrlLcb, rows: int = 200) -> tuple[LearnerState, DeviceSet]:
     """After the first phases, with what planning computes of the set."""
     data = DeviceSet(random_set(rows), SPEC, batch_size=16)
     learner = learner_of(agent, data)
-    for phase, count, _ in agent.phases[:-1]:
+    for phase, count, *_ in agent.phases[:-1]:
         columns = learner.begin(phase, data, 0)
         assert columns is data  # only planning computes anything first
         learner.learn_from(phase, columns, 0, count)

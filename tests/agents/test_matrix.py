@@ -106,7 +106,8 @@ class Case(NamedTuple):
         """At which there were so many rounds of updates online, or updates of the policy."""
         if self.logged:
             return preparation(self.agent) + updates
-        return self.schedule.collection.learning_starts + rounds - 1
+        between = protocol.round_steps(self.agent, self.schedule)
+        return self.schedule.collection.learning_starts + rounds * between - 1
 
 
 def advanced(run: Run, until: int, watch: Callable[[Run], Any] = lambda run: None) -> Run:

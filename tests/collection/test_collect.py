@@ -269,6 +269,34 @@ def test_the_policy_and_the_replay_of_a_run(tmp_path: Path, tiny) -> None:
         replay_of_run(config_of(run), saved, run.task.spec, until=10)
 
 
+def test_the_replay_of_several_environments_is_one_after_the_other(tmp_path: Path, tiny) -> None:
+    """And of a Gaussian policy: its mode, its samples, its actions as the environment got them."""
+    changes = {"envs": 3, "buffer_size": 21, "batch_size": 21, "learning_starts": 0}
+    settings, schedule = override(tiny("ppo"), changes | {"initial_log_std": 0.0})
+    tasks = [open_task(MAZE, max_episode_steps=5) for _ in range(3)]
+    run = OnlineRun(settings, tasks, schedule, 0)
+    while run.step < 36:
+        run.advance()
+    run.save(tmp_path / "checkpoint")
+    saved = checkpoint.load_last(tmp_path, print)
+    config = RunConfig(MAZE, "ppo", run.agent, run.schedule, run.seed)
+    rows = replay_of_run(config, saved, run.task.spec)
+    for env in range(3):
+        own = run.replay.latest_of(env, 7)
+        np.testing.assert_array_equal(rows.observation[7 * env :][:7], own.observation)
+        np.testing.assert_array_equal(rows.action[7 * env :][:7], np.clip(own.action, -1, 1))
+    # Steps 6 to 12 of each environment: an episode of five, and two of the next.
+    np.testing.assert_array_equal(rows.episode, np.repeat(range(6), [5, 2] * 3))
+    assert np.flatnonzero(rows.truncated).tolist() == [4, 6, 11, 13, 18, 20]
+    policy, observation = policy_of_run(config, saved, run.task.spec), rows.observation[3]
+    rng = np.random.default_rng(0)
+    np.testing.assert_allclose(policy.mode(observation, rng), run.policy()(observation), atol=1e-5)
+    samples = np.stack([policy(observation, rng) for _ in range(2_000)])
+    assert np.abs(samples).max() == 1.0
+    inside = np.mean(np.abs(samples) < 1, axis=0)  # of a standard deviation of 1 around about 0
+    np.testing.assert_allclose(inside, 0.68, atol=0.06)
+
+
 class Still(Counting):
     """Nothing ever changes: where an episode was cut cannot be seen in the observations."""
 

@@ -62,7 +62,7 @@ def test_dry_run_lists_runs_and_starts_none(capsys: pytest.CaptureFixture[str]) 
         ["1", PROBE, "ctrl-ucb-m", "0", "new"],
         ["2", PROBE, "ctrl-ucb-l", "0", "new"],
     ]
-    assert [line.split()[0] for line in lines[1:7]] == list("123456")
+    assert [line.split()[0] for line in lines[1:11]] == [str(n) for n in range(1, 11)]
     assert "not known here: run `OMP_NUM_THREADS=1 phimu bench`" in lines[-1]
     assert not Path("runs").exists()
 
@@ -78,7 +78,7 @@ def test_dry_run_needs_no_simulator(
     assert study("table1", "--preset", "small", "--dry-run") == 0
     said = capsys.readouterr().out
     assert "?" not in said
-    assert sum(line.split()[-1:] == ["new"] for line in said.splitlines()) == 10 * 3 * 4
+    assert sum(line.split()[-1:] == ["new"] for line in said.splitlines()) == 10 * 5 * 4
     assert study(*SMALL, "mbbl/HalfCheetah-v0") == 2
     assert 'to get it, run: pip install "phimu[mujoco]"' in capsys.readouterr().err
     assert not Path("runs").exists()
@@ -143,7 +143,7 @@ def test_settings_on_the_command_line_are_those_of_the_runs(
             "agent is 'dqn': to train in an environment choose one of ctrl-ucb-m,",
         ),
         ([*SMALL, "Pendulun"], "task 'Pendulun' is not a registered Gymnasium id"),
-        ([*SMALL, PROBE, "--only", "7"], "only is 7: give numbers from 1 to 6."),
+        ([*SMALL, PROBE, "--only", "11"], "only is 11: give numbers from 1 to 10."),
         ([*SMALL, PROBE, "--workers", "0"], "workers is 0: give at least 1."),
         ([*SMALL, PROBE, "--set", "batch_size"], "set is 'batch_size': write it as name=value."),
         ([*SMALL, PROBE, "--set", "batch_size=x"], "batch_size is 'x': give an integer."),

@@ -51,6 +51,16 @@ AGENTS = {
         logged="LOGGED",
         discrete=True,
     ),
+    "ppo": Entry(
+        "phimu.agents.ppo",
+        "proximal policy optimisation: on policy, clipped ratios, a Gaussian policy",
+        online="ONLINE",
+    ),
+    "trpo": Entry(
+        "phimu.agents.trpo",
+        "trust region policy optimisation: on policy, a natural-gradient step per round",
+        online="ONLINE",
+    ),
     "ctrl-lcb": Entry(
         "phimu.agents.ctrl_lcb",
         "CTRL-LCB: contrastive phi of the dataset, elliptical penalty, careful actor on phi",
@@ -77,6 +87,8 @@ PRESETS = {
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",
+    "mbbl": "ppo and trpo as MBBL ran them, which the paper has their scores from",
+    "original": "ppo and trpo as in their authors' code",
     "explore": "small with a bonus, for tasks whose reward has to be found",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
     "maze-exponential": "the same with the exponential ratio",

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from phimu.agents.schedule import Collection, Schedule
+from phimu.data.rows import join
+from phimu.errors import InputError
 from phimu.representation.seam import density
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
@@ -22,6 +25,8 @@ class Phase(NamedTuple):
     name: str = "policy"
     updates: int = 0  # on logged data how many, online how many a round; 0: as many as asked
     begin_every: int = 0  # updates of it between two calls of `begin`; 0: once
+    # Whether an update eats what was collected since the one before, in order, and nothing else.
+    on_policy: bool = False
 
     def since_begin(self, done: int) -> int:
         """How many of its first `done` updates came after the last `begin`; 0: the next is due."""
@@ -64,6 +69,36 @@ def phases(agent: Settings) -> tuple[Phase, ...]:
     return getattr(agent, "phases", POLICY)
 
 
+def on_policy(agent: Settings, phase: str) -> bool:
+    """Whether a phase learns only from what the present policy has collected.
+
+    Its updates get rows [T, envs, ...] in order, and observations as the policy saw them: the
+    running statistics take these in after the update.
+    """
+    return any(each.on_policy for each in phases(agent) if each.name == phase)
+
+
+def round_steps(agent: Settings, schedule: Schedule) -> int:
+    """Environment steps between two rounds of updates online."""
+    collection = schedule.collection or Collection()
+    if not any(phase.on_policy for phase in phases(agent)):
+        return collection.train_freq
+    size, envs = schedule.batch_size, collection.envs
+    if collection.train_freq != 1:
+        raise InputError(
+            f"train_freq is {collection.train_freq}, but this agent learns after every batch_size "
+            "steps: set that instead."
+        )
+    if size % envs:
+        raise InputError(f"batch_size is {size}: with {envs} envs give a multiple of that.")
+    if size > collection.buffer_size:
+        raise InputError(
+            f"buffer_size is {collection.buffer_size}, but an update eats batch_size, {size}: give "
+            "at least that."
+        )
+    return size
+
+
 def begin(
     agent: Settings, phase: str, state: State, store: Store, normaliser: Any, rng: Any
 ) -> tuple[State, Store]:
@@ -96,9 +131,12 @@ def answer(agent: Settings, name: str, state: State, *inputs: jax.Array) -> jax.
 
 
 def draw(agent: Settings, phase: str, store: Store, rng: Any) -> Drawn:
-    """What an update is given: an agent's own choice, or a batch."""
+    """What an update is given: an agent's own choice, the latest rows in order, or a batch."""
     own = getattr(agent, "draw", None)
     if own is not None:
         return own(phase, store, rng)
+    if on_policy(agent, phase):
+        rows = join(store.latest(store.batch_size))
+        return Drawn(rows.reshape(-1, store.envs, rows.shape[-1]))
     sample = store.sample(rng)
     return Drawn(sample.rows, columns=sample.columns)

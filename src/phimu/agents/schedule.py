@@ -16,7 +16,8 @@ class Collection:
     buffer_size: int = 1_000_000
     """Transitions the replay buffer holds."""
     train_freq: int = 1
-    """Environment steps between two rounds of updates."""
+    """Environment steps between two rounds of updates; agents that learn on policy have
+    batch_size between them."""
     gradient_steps: int = 1
     """Updates per round."""
     uniform_mix: float = 0.0
@@ -25,8 +26,9 @@ class Collection:
     """Environments side by side, one call of the policy for all; updates per step stay the same."""
 
     def __post_init__(self) -> None:
-        shares = {"uniform_mix"}
-        at_least(1, **{name: value for name, value in vars(self).items() if name not in shares})
+        at_least(0, learning_starts=self.learning_starts)
+        others = {"uniform_mix", "learning_starts"}
+        at_least(1, **{name: value for name, value in vars(self).items() if name not in others})
         if not 0 <= self.uniform_mix <= 1:
             raise InputError(f"uniform_mix is {self.uniform_mix}: give a share from 0 to 1.")
         if self.envs > self.buffer_size:

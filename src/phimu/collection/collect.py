@@ -70,14 +70,18 @@ def replay_of_run(
             f"until is {until}, but the buffer holds the steps from {held.start:,} to "
             f"{held.stop:,}: give a larger one."
         )
-    return _transitions(replay, wanted)
+    return _transitions(replay, wanted, collection.envs)
 
 
-def _transitions(replay: Replay, span: range) -> Transitions:
-    """A part of a buffer as a dataset; the episode that was open at its end is cut there."""
-    rows = replay.columns("rows", span)
+def _transitions(replay: Replay, span: range, envs: int = 1) -> Transitions:
+    """A part of a buffer as a dataset, one environment after the other; open episodes are cut."""
+    columns = replay.columns("rows", span)
+    turns = [np.flatnonzero((np.array(span) - env) % envs == 0) for env in range(envs)]
+    rows = {name: column[np.concatenate(turns)] for name, column in columns.items()}
+    rows["action"] = np.clip(rows["action"], -1.0, 1.0)  # as the environment took them
     terminated = rows.pop("terminated") > 0
     truncated = (rows.pop("truncated") > 0) & ~terminated
-    truncated[-1] = not terminated[-1]
+    last = np.cumsum([len(turn) for turn in turns if len(turn)]) - 1
+    truncated[last] = ~terminated[last]
     episode = np.append(0, np.cumsum((terminated | truncated)[:-1])).astype(np.int32)
     return Transitions(**rows, terminated=terminated, truncated=truncated, episode=episode)

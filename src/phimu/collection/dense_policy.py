@@ -11,7 +11,7 @@ import numpy as np
 
 from phimu.action_range import one_hot
 from phimu.errors import InputError
-from phimu.networks import LOG_STD_RANGE, Categorical, TanhGaussian
+from phimu.networks import LOG_STD_RANGE, Categorical, Gaussian, TanhGaussian
 from phimu.normalisation import Acting, RunningNormaliser
 from phimu.types import Spec
 
@@ -122,9 +122,9 @@ def random_actions(spec: Spec) -> SamplingPolicy:
 def from_acting(acting: Acting, uniform_mix: float = 0.0) -> DensePolicy | DenseChoice:
     """What a run does when it acts, from the part of its state that acting needs."""
     actor, normaliser = acting.policy, acting.normaliser
-    if not isinstance(actor, TanhGaussian | Categorical):
+    if not isinstance(actor, TanhGaussian | Gaussian | Categorical):
         raise InputError(
-            f"The policy is a {type(actor).__name__}: collect with a TanhGaussian or a Categorical."
+            f"The policy is a {type(actor).__name__}: collect with a Gaussian or a Categorical."
         )
     network = actor.network
     layers = [(np.asarray(layer.weight), np.asarray(layer.bias)) for layer in network.layers]
@@ -143,12 +143,19 @@ def from_acting(acting: Acting, uniform_mix: float = 0.0) -> DensePolicy | Dense
     }
     if isinstance(actor, Categorical):
         return DenseChoice(DensePolicy(mean=(weight, bias), **style), uniform_mix)
-    half = len(bias) // 2
+    squashed = isinstance(actor, TanhGaussian)
+    if isinstance(actor, TanhGaussian):
+        half = len(bias) // 2
+        mean = np.ascontiguousarray(weight[:, :half]), bias[:half]
+        log_std = np.ascontiguousarray(weight[:, half:]), bias[half:]
+    else:
+        mean, log_std = (weight, bias), (np.zeros_like(weight), np.asarray(actor.log_std))
     return DensePolicy(
-        mean=(np.ascontiguousarray(weight[:, :half]), bias[:half]),
-        log_std=(np.ascontiguousarray(weight[:, half:]), bias[half:]),
-        log_std_range=LOG_STD_RANGE,
-        smooth_range=True,
+        mean=mean,
+        log_std=log_std,
+        log_std_range=LOG_STD_RANGE if squashed else OF_OTHERS,
+        smooth_range=squashed,
+        squash="tanh" if squashed else "clip",
         uniform_mix=uniform_mix,
         **style,
     )

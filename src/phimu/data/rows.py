@@ -18,3 +18,9 @@ def split(rows: Array, spec: Spec) -> Batch:
     parts = [rows[..., start:end] for start, end in itertools.pairwise(ends)]
     reward, terminated, truncated = (parts[number][..., 0] for number in (2, 4, 5))
     return Batch(parts[0], parts[1], reward, parts[3], terminated, truncated)
+
+
+def join(batch: Batch) -> np.ndarray:
+    """What `split` has split: [B, width]."""
+    columns = (np.asarray(column) for column in batch)
+    return np.concatenate([x if x.ndim > 1 else x[:, None] for x in columns], axis=1)

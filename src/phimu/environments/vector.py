@@ -30,7 +30,7 @@ def open_tasks(
         tasks = [open_task(source, **options) for _ in range(count)]
     else:
         raise InputError(
-            f"envs is {count}, but env is one environment: give its Gymnasium id, or a "
-            f"gymnasium.vector.SyncVectorEnv of {count}."
+            f"envs is {count}, but env is one environment: give its Gymnasium id, a "
+            f"gymnasium.vector.SyncVectorEnv of {count}, or envs=1."
         )
     return tasks

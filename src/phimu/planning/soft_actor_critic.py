@@ -246,6 +246,7 @@ class SoftActorCritic:
         slow_critic = copied(due, state.slow_critic, state.critic)
         return state._replace(slow_critic=slow_critic, updates=updates)
 
+
 def judged(
     actor: Actor, critic: Twin, phi: Phi, observation: jax.Array, noise: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:

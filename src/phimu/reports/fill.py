@@ -70,12 +70,14 @@ def _asked(marker: str, results: Sequence[Result], file: Path) -> str:
 def _study(name: str, results: Sequence[Result], preset: str, own: dict[str, str]) -> str:
     """Ours under one preset, and in the last column what the paper has for the same variants."""
     (table,) = [table for table in tables(results) if table.study.name == name]
-    labels = [variant.label for variant in table.study.variants]
+    variants = table.study.variants
+    labels = [variant.label for variant in variants]
+    own_columns = [Column(each.label, "ours", each.preset or preset) for each in variants]
     paper = [each for each in table.columns if each.whose == "paper" and each.heading != BEST]
     printed = f"the paper's {', '.join(column.detail for column in paper)}"
     rows, absent = [], []
     for row in table.rows:
-        ours = [row.cells.get(Column(label, "ours", preset)) for label in labels]
+        ours = [row.cells.get(column) for column in own_columns]
         runs = [run for cell in ours if cell is not None for run in cell.runs]
         if not runs:
             absent.append(row.title)

@@ -170,7 +170,10 @@ def matrix_products(function: Callable[..., Any], *arguments: Any) -> Counter[Pr
 
 
 def _products(jaxpr: Any) -> Iterator[Product]:
-    """The matrix products of a traced function, those of functions inside it included."""
+    """The matrix products of a traced function, those of functions inside it included.
+
+    Those of a scan count as often as it goes round; of other loops, which say no number, once.
+    """
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
             (left, _), (batched, _) = equation.params["dimension_numbers"]
@@ -184,7 +187,7 @@ def _products(jaxpr: Any) -> Iterator[Product]:
             for inner in value if isinstance(value, tuple | list) else (value,):
                 inner = getattr(inner, "jaxpr", inner)
                 if hasattr(inner, "eqns"):
-                    yield from _products(inner)
+                    yield from list(_products(inner)) * equation.params.get("length", 1)
 
 
 def peak(products: Counter[Product], rounds: int = ROUNDS) -> float:

@@ -116,7 +116,8 @@ def _updates(config: RunConfig, steps: int) -> Iterable[tuple[int, float]]:
         before = [phase.updates for phase in phases[:-1]]
         counts = [*before, steps - sum(before)]
     else:
-        rounds = max(0, steps - collection.learning_starts) // collection.train_freq
+        between = protocol.round_steps(config.settings, config.schedule)
+        rounds = max(0, steps - collection.learning_starts) // between
         counts = [rounds * (phase.updates or collection.gradient_steps) for phase in phases]
     return zip(counts, _work(config.settings, config.schedule).gflop, strict=True)
 

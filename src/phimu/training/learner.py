@@ -49,13 +49,16 @@ class Program(NamedTuple):
     def update(self, state: LearnerState, drawn: Drawn, key: jax.Array) -> Any:
         """One update: what the run does to observations, then the agent's own."""
         batch, seen = split(drawn.rows, self.spec), state.normaliser
+        later = seen
         if self.running:
-            seen = seen.include(batch.observation)
+            later = seen.include(batch.observation.reshape(-1, self.spec.observation_dim))
+        if not protocol.on_policy(self.agent, self.phase):
+            seen = later
         others = {name: seen(observation) for name, observation in drawn.others.items()}
         feed = Feed(normalise_batch(seen, batch), others, drawn.columns)
         with self.precision():
             agent, metrics = self.agent.update(self.phase, state.agent, feed, key)
-        return LearnerState(seen, agent), metrics
+        return LearnerState(later, agent), metrics
 
 
 _AS_IS = contextlib.nullcontext()

@@ -54,6 +54,7 @@ class OnlineRun:
             raise InputError(
                 f"envs is {self.collection.envs}, but {len(tasks)} environments were given."
             )
+        self.round_steps = protocol.round_steps(agent, schedule)
         self.agent, self.task, self.schedule, self.seed = agent, tasks[0], schedule, seed
         self.learner = Learner(agent, self.task.spec, schedule, seed, devices)
         capacity, warm_up = self.collection.buffer_size, self.collection.learning_starts
@@ -113,9 +114,8 @@ class OnlineRun:
 
     def _learn_round(self) -> None:
         """The rounds of updates that are due after these steps, as many as one at a time had."""
-        collection, first = self.collection, self.step - self.stride + 1
-        first = max(first, collection.learning_starts)
-        due = self.step // collection.train_freq - (first - 1) // collection.train_freq
+        first = max(self.step - self.stride + 1, self.collection.learning_starts)
+        due = self.step // self.round_steps - (first - 1) // self.round_steps
         if due > 0:
             self._learn(due)
             self._prepare()
@@ -165,7 +165,7 @@ class OnlineRun:
         phases = protocol.phases(self.agent)
         counts = [phase.updates or self.collection.gradient_steps for phase in phases]
         # Rounds of one phase are one long round, of as many updates as can be due at once.
-        most = -(-self.stride // self.collection.train_freq) if len(phases) == 1 else 1
+        most = -(-self.stride // self.round_steps) if len(phases) == 1 else 1
         while due > 0:
             together, rounds = min(due, most), self.updates // sum(counts)
             for phase, count in zip(phases, counts, strict=True):
@@ -196,7 +196,7 @@ class OnlineRun:
         run that is resumed half-way could not draw it again from the buffer as it was.
         """
         self._prepared = {}
-        if self.updates and self.collection.train_freq == 1:
+        if self.updates and self.round_steps == 1:
             first = protocol.phases(self.agent)[0]
             self._prepared = {self.updates: self._draw(first, self.updates)}
 
