@@ -6,14 +6,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from phimu.action_range import ActionRange
 from phimu.environments.making import imported, make
 from phimu.errors import EnvironmentFault, InputError, blame_environment
-from phimu.types import Spec
+from phimu.types import Known, TaskSpec
 
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
 _NO_SUITE = "gymnasium"  # of ids without a namespace
+# Those that `gymnasium.make` puts around an environment.
+_HARMLESS = (PassiveEnvChecker, OrderEnforcing, TimeLimit)
 _LARGEST = float(np.finfo(np.float32).max)  # of a reward: the replay buffer is float32
 
 
@@ -26,7 +29,8 @@ class Task:
         self.suite = suite
         self._actions = _action_space(env, name)
         observations = _observation_space(env, name)
-        self.spec = Spec(math.prod(observations.shape), math.prod(self._actions.shape))
+        sizes = TaskSpec(math.prod(observations.shape), math.prod(self._actions.shape))
+        self.spec = sizes.knowing(_known(env))
         self.action_range = ActionRange(
             self._actions.low.reshape(-1), self._actions.high.reshape(-1)
         )
@@ -196,6 +200,15 @@ def _observation_space(env: gymnasium.Env, name: str) -> Box:
             f"phimu needs a Box observation space with something to see, but {name} has {space}."
         )
     return space
+
+
+def _known(env: gymnasium.Env) -> Known | None:
+    """What an environment says of its own reward, unless a wrapper may have changed that."""
+    while isinstance(env, gymnasium.Wrapper):
+        if type(env) not in _HARMLESS:
+            return None
+        env = env.env
+    return getattr(env, "known", None)
 
 
 def _what(error: Exception) -> str:
