@@ -114,6 +114,13 @@ def tiny():
         "temperature": 5.0,
         "reward_weight": 5.0,  # where s' says nothing about a, contrast alone cannot see it
         "negatives": 16,
+        "train_freq": 1,
+        "ensemble_size": 2,
+        "epochs": 2,
+        "plan_horizon": 2,
+        "candidates": 200,
+        "elites": 20,
+        "iterations": 4,
     }
 
     suffixes = {"sizes": (32,), "width": 32, "dim": 32, "updates": 200, "learning_rate": 3e-3}

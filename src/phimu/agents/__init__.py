@@ -47,6 +47,18 @@ AGENTS = {
         online="ONLINE",
         logged="LOGGED",
     ),
+    "pets-cem": Entry(
+        "phimu.agents.pets",
+        "PETS: a probabilistic ensemble of the dynamics, a plan by CEM in every state",
+        online="CEM",
+        page="pets",
+    ),
+    "pets-rs": Entry(
+        "phimu.agents.pets",
+        "the same with plans by random shooting",
+        online="RS",
+        page="pets",
+    ),
     "ctrl-lcb": Entry(
         "phimu.agents.ctrl_lcb",
         "CTRL-LCB: contrastive phi of the dataset, elliptical penalty, careful actor on phi",
@@ -72,6 +84,8 @@ PRESETS = {
     "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, bonus_scale 0",
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
+    "mbbl": "a baseline of Table 1 as the MBBL benchmark ran it",
+    "original": "the same as its own authors ran it",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",
     "explore": "small with a bonus, for tasks whose reward has to be found",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",

@@ -94,6 +94,8 @@ _ALL = (
             Variant("ctrl-ucb-m", "ctrl-ucb-m", (), _UCB_M),
             Variant("ctrl-ucb-l", "ctrl-ucb-l", (), "CTRL-UCBL"),
             Variant("sac", "sac", (), "SAC (3-layer)"),
+            Variant("pets-cem", "pets-cem", (), "PETS-CEM", "mbbl"),
+            Variant("pets-rs", "pets-rs", (), "PETS-RS", "mbbl"),
         ),
         "paper-mujoco",
     ),
