@@ -178,7 +178,7 @@ class Dynamics:
             for m, n, own in layers
         )
         biases = tuple(jnp.zeros((size, 1, n)) for n in sizes[1:])
-        bounds = (jnp.full(outputs, bound) for bound in LOG_VARIANCES)
+        bounds = (jnp.full(outputs, bound, jnp.float32) for bound in LOG_VARIANCES)
         networks = Networks(weights, biases, *bounds)
         ensemble = Ensemble(networks, jnp.zeros(inputs), jnp.ones(inputs))
         return DynamicsState(ensemble, self._optimiser.init(networks))
@@ -252,22 +252,23 @@ class Dynamics:
 
         begun = _Fit(ensemble.networks, state.optimiser, jnp.zeros(()), jnp.zeros(()))
         if self.held_out:
-            fit, more = self._until_worse(begun, epoch, inputs, targets, unseen)
+            judges = jnp.where(jnp.sum(unseen) > 0, unseen, learned)  # of few rows none is held out
+            fit, more = self._until_worse(begun, epoch, inputs, targets, judges)
         else:
             fit, more = jax.lax.fori_loop(0, self.epochs, epoch, begun), {}
         metrics = {"model_loss": fit.likelihood / steps, "model_error": fit.error / steps, **more}
         return DynamicsState(Ensemble(fit.networks, mean, deviation), fit.optimiser), metrics
 
     def _until_worse(
-        self, begun: _Fit, epoch: Any, inputs: jax.Array, targets: jax.Array, unseen: jax.Array
+        self, begun: _Fit, epoch: Any, inputs: jax.Array, targets: jax.Array, judges: jax.Array
     ) -> tuple[_Fit, Metrics]:
-        """Epochs until the error on rows that are `unseen` has not fallen for a while."""
+        """Epochs until the error on the rows that are `judges` has not fallen for a while."""
 
         def error(networks: Networks) -> jax.Array:
             shape = (self.ensemble_size, *inputs.shape)
             mean, _ = networks(jnp.broadcast_to(inputs, shape))
             squared = jnp.mean((mean - jnp.broadcast_to(targets, mean.shape)) ** 2, axis=(0, 2))
-            return jnp.sum(squared * unseen) / jnp.maximum(jnp.sum(unseen), 1.0)
+            return jnp.sum(squared * judges) / jnp.sum(judges)
 
         def going_on(at: _Stopping) -> jax.Array:
             return (at.epoch < self.epochs) & (at.since < self.patience)

@@ -34,14 +34,13 @@ def to_target(target):
 
 def error(settings, size, seeds=5):
     """Root mean squared, of the mean that CEM ends with."""
-    found = []
-    for seed in range(seeds):
-        target = np.random.default_rng(seed).uniform(-0.8, 0.8, (1, size))
-        plan = jax.jit(lambda key, t=target: cross_entropy(settings, to_target(t), t.shape, key))(
-            jax.random.PRNGKey(seed)
-        )
-        found.append(np.mean((np.asarray(plan) - target) ** 2))
-    return float(np.sqrt(np.mean(found)))
+    targets = np.random.default_rng(0).uniform(-0.8, 0.8, (seeds, 1, size)).astype(np.float32)
+
+    def plan(target, key):
+        return cross_entropy(settings, to_target(target), (1, size), key)
+
+    plans = jax.jit(jax.vmap(plan))(targets, jax.random.split(KEY, seeds))
+    return float(np.sqrt(np.mean((np.asarray(plans) - targets) ** 2)))
 
 
 # The search
@@ -60,12 +59,12 @@ def test_cem_in_the_dimensions_of_the_cheetah_wants_more_iterations():
 
 
 def test_cem_goes_to_the_edge_and_no_further():
-    target = jnp.full((1, 1), 1.5)
-    plans = [
-        float(cross_entropy(replace(PAPER, iterations=n), to_target(target), (1, 1), KEY)[0, 0])
-        for n in (5, 20)
-    ]
-    np.testing.assert_allclose(plans, [0.78, 0.99], atol=0.05)
+    """It stops at 0.95, where hardly anything varies any more."""
+    returns = to_target(np.full((1, 6), 1.5))
+    for iterations, mean in ((5, 0.78), (20, 0.95)):
+        settings = replace(PAPER, iterations=iterations)
+        plan = jax.jit(lambda key, s=settings: cross_entropy(s, returns, (1, 6), key))(KEY)
+        np.testing.assert_allclose(np.mean(plan), mean, atol=0.03)
 
 
 def test_samples_never_leave_the_box():
@@ -120,7 +119,7 @@ def test_random_shooting_takes_the_best_of_what_it_tries():
 
 
 def walker(noise=0.0, known=None, networks=5, drift=None):
-    """s' = s + a + N(0, noise^2); each network may drift on its own. Reward -s'^2 unless known."""
+    """s' = s + a + N(0, noise^2); each network may drift on its own. Its reward is -(mean s')^2."""
 
     def predict(s, a):
         if s.ndim == 2:
@@ -134,6 +133,7 @@ def walker(noise=0.0, known=None, networks=5, drift=None):
 
 
 START = jnp.array([0.5])
+SEEN = Known(lambda s, a, after: -(after[..., 0] ** 2))
 PLANS = np.random.default_rng(0).uniform(-1, 1, (7, 4, 1)).astype(np.float32)
 WAYS = ("expectation", "ts_inf", "ts_1")
 
@@ -155,9 +155,9 @@ def test_particles_of_equal_networks_are_samples_of_one(way):
     noise, steps = 0.3, np.arange(1, 5)
     s = 0.5 + np.cumsum(PLANS[..., 0], axis=1)
     expected = -(s**2 + steps * noise**2).sum(axis=1)
-    found = earned(way, walker(noise), particles=20_000)
+    found = earned(way, walker(noise, SEEN), particles=20_000)
     np.testing.assert_allclose(found, expected, atol=0.05)
-    blind = earned("expectation", walker(noise))
+    blind = earned("expectation", walker(noise, SEEN))
     np.testing.assert_allclose(blind, -(s**2).sum(axis=1), rtol=1e-4)
 
 
@@ -166,11 +166,12 @@ def test_a_particle_of_ts_inf_stays_with_its_network_and_one_of_ts_1_does_not():
     drift = np.float32([-0.2, -0.1, 0.0, 0.1, 0.2])
     nothing, steps = np.zeros((1, 4, 1), np.float32), np.arange(1, 5)
     variance = drift.var()
-    stays = earned("ts_inf", walker(drift=drift), plans=nothing)
+    world = walker(known=SEEN, drift=drift)
+    stays = earned("ts_inf", world, plans=nothing)
     np.testing.assert_allclose(stays, -(0.25 + steps**2 * variance).sum(), rtol=1e-4)
-    changes = earned("ts_1", walker(drift=drift), plans=nothing, particles=50_000)
+    changes = earned("ts_1", world, plans=nothing, particles=50_000)
     np.testing.assert_allclose(changes, -(0.25 + steps * variance).sum(), atol=0.01)
-    mean = earned("expectation", walker(drift=drift), plans=nothing)
+    mean = earned("expectation", world, plans=nothing)
     np.testing.assert_allclose(mean, -4 * 0.25, rtol=1e-4)
 
 
@@ -223,7 +224,7 @@ def test_a_plan_goes_where_it_is_paid(optimiser, way):
     )
     plan = jax.jit(lambda key: settings.plan(walker(0.01), START, 1, key))(KEY)
     assert plan.shape == (2, 1)
-    np.testing.assert_allclose(plan[:, 0], [-0.5, 0.0], atol=0.1)
+    np.testing.assert_allclose(plan[:, 0], [-0.5, 0.0], atol=0.05 if optimiser == "cem" else 0.15)
 
 
 @pytest.mark.parametrize(

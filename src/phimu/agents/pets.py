@@ -4,7 +4,7 @@ Chua et al., 2018. There is no network of a policy: acting is random shooting or
 with the task's own reward where it is known and a learned one elsewhere.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -28,8 +28,8 @@ class PetsState(eqx.Module):
 class Planned(eqx.Module):
     """Acts by the first action of a plan. It is made anew in every state.
 
-    # Deviation: a policy is a function of the observation alone, so that CEM does not begin with
-    # what is left of the last plan; the presets give it more iterations instead.
+    Deviation: a policy is a function of the observation alone, so that CEM does not begin with what
+    is left of the last plan; the presets give it more iterations instead.
     """
 
     ensemble: Ensemble
@@ -63,8 +63,8 @@ class Planned(eqx.Module):
 class Pets:
     """An update is a whole fit: `batch_size` transitions are what it chooses from."""
 
-    dynamics: Dynamics = field(default=Dynamics())
-    planner: Shooting = field(default=Shooting())
+    dynamics: Dynamics = Dynamics()
+    planner: Shooting = Shooting()
 
     phases: ClassVar[tuple[Phase, ...]] = (Phase("model"),)
 
