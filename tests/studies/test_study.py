@@ -143,7 +143,7 @@ def test_settings_on_the_command_line_are_those_of_the_runs(
             "agent is 'dqn': to train in an environment choose one of ctrl-ucb-m,",
         ),
         ([*SMALL, "Pendulun"], "task 'Pendulun' is not a registered Gymnasium id"),
-        ([*SMALL, PROBE, "--only", "7"], "only is 7: give numbers from 1 to 6."),
+        ([*SMALL, PROBE, "--only", "11"], "only is 11: give numbers from 1 to 10."),
         ([*SMALL, PROBE, "--workers", "0"], "workers is 0: give at least 1."),
         ([*SMALL, PROBE, "--set", "batch_size"], "set is 'batch_size': write it as name=value."),
         ([*SMALL, PROBE, "--set", "batch_size=x"], "batch_size is 'x': give an integer."),
