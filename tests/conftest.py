@@ -116,6 +116,13 @@ def tiny():
         "negatives": 16,
         "initial_log_std": -1.0,
         "bootstrap_time_limits": True,
+        "train_freq": 1,
+        "ensemble_size": 2,
+        "epochs": 2,
+        "plan_horizon": 2,
+        "candidates": 200,
+        "elites": 20,
+        "iterations": 4,
     }
 
     suffixes = {"sizes": (32,), "width": 32, "dim": 32, "updates": 200, "learning_rate": 3e-3}

@@ -32,6 +32,36 @@ class Spec(NamedTuple):
             return np.eye(self.action_dim)[rng.integers(self.action_dim)]
         return rng.uniform(-1, 1, self.action_dim)
 
+    @property
+    def known(self) -> "Known | None":
+        """What can be computed of the task without learning it; None but in a `TaskSpec`."""
+        return None
+
+
+class Known(NamedTuple):
+    """A task's own reward and end, as JAX functions of observations as the environment gives them.
+
+    An agent that plans with a model of the dynamics learns the reward only where there is none.
+    """
+
+    reward: Callable[[Array, Array, Array], Array]  # r(s, a, s') [...], of a in [-1, 1]
+    terminated: Callable[[Array], Array] | None = None  # of s', [...] bool; None: it never ends
+
+
+class TaskSpec(Spec):
+    """The same sizes, from a task of which more is known; it compares as its sizes do."""
+
+    _known: Known | None = None
+
+    @property
+    def known(self) -> Known | None:
+        return self._known
+
+    def knowing(self, known: Known | None) -> "TaskSpec":
+        spec = TaskSpec(*self)
+        spec._known = known
+        return spec
+
 
 class Batch(NamedTuple):
     """B transitions (s, a, r, s').

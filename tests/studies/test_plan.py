@@ -20,7 +20,7 @@ from phimu.session import order_of
 from phimu.settings import read, walk
 from phimu.studies import plan
 from phimu.studies.exploration import EXPLORATION
-from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks
+from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks, under
 from phimu.studies.study import Study, Variant
 from phimu.studies.tables import STUDIES
 
@@ -260,6 +260,15 @@ def test_tasks_by_the_papers_names_and_agents_from_elsewhere() -> None:
     assert study.tasks == ("dmc/walker-run-v0", PROBE)
     assert [variant.agent for variant in study.variants] == ["ctrl-ucb-m"] * 3 + ["sac"]
     assert narrow(study, [], []) == study
+
+
+def test_another_preset_is_that_of_variants_which_had_none_of_their_own() -> None:
+    """A baseline without the study's preset has one in its place; a variant of the maze chose."""
+    table = under(STUDIES["table1"], "small")
+    assert {variant.preset for variant in table.variants} == {None}
+    maze = under(STUDIES["maze"], "maze-explore")
+    own = {variant.preset for variant in STUDIES["maze"].variants}
+    assert {variant.preset for variant in maze.variants} == own != {None}
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -19,7 +19,7 @@ from phimu.runs.progress import duration, number
 from phimu.runs.stopping import stop_requests
 from phimu.studies.cost import Estimate, estimate, read_bench, shared_out
 from phimu.studies.live_table import LiveTable
-from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks
+from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks, under
 from phimu.studies.processes import Process
 from phimu.studies.runner import Job, Start, carry_out
 from phimu.studies.tables import STUDIES, TASK_TITLES
@@ -67,8 +67,9 @@ def main(
         bench: what `phimu bench --json FILE` wrote, for that; by default what it last found here.
     """
     at_least(1, workers=1 if workers is None else workers)
-    asked: dict[str, Any] = {"seeds": seeds, "steps": steps, "preset": preset}
+    asked: dict[str, Any] = {"seeds": seeds, "steps": steps}
     study = narrow(find_study(name), tasks, agents)
+    study = study if preset is None else under(study, preset)
     study = replace(study, **{key: value for key, value in asked.items() if value is not None})
     planned = expand(study, _settings(settings), data, runs, only)
     if dry_run:

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from phimu.environments.checks import Reset, Step, check_render_mode, finite_action
+from phimu.environments.control_rewards import known
 from phimu.environments.making import quiet_model_compiler
 from phimu.errors import InputError
 
@@ -51,6 +52,8 @@ class ControlSuite(gymnasium.Env):
             )
         self.action_repeat = action_repeat
         self.sparse_below = sparse_below
+        # Of several control steps only the last is seen.
+        self.known = known(f"{domain}-{task}", sparse_below) if action_repeat == 1 else None
         limit = self._suite._step_limit
         self.horizon = LONGEST if math.isinf(limit) else math.ceil(limit)
         self.render_mode = render_mode

@@ -8,15 +8,18 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from phimu.action_range import Choices
 from phimu.environments.making import imported, make
 from phimu.environments.spaces import Flattening, actions_of
 from phimu.errors import EnvironmentFault, InputError, blame_environment
-from phimu.types import Spec
+from phimu.types import Known, TaskSpec
 
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
 _NO_SUITE = "gymnasium"  # of ids without a namespace
+# Those that `gymnasium.make` puts around an environment.
+_HARMLESS = (PassiveEnvChecker, OrderEnforcing, TimeLimit)
 _LARGEST = float(np.finfo(np.float32).max)  # of a reward: the replay buffer is float32
 
 
@@ -31,7 +34,8 @@ class Task:
         self.action_range = actions_of(env.action_space, name)
         self.observations = Flattening(env.observation_space, name)
         discrete = isinstance(self.action_range, Choices)
-        self.spec = Spec(self.observations.size, self.action_range.size, discrete)
+        sizes = TaskSpec(self.observations.size, self.action_range.size, discrete)
+        self.spec = sizes.knowing(_known(env))
         self._steps = 0  # in this episode, for messages
         self.simulator_steps = 0  # in this episode; more than those where actions are repeated
 
@@ -195,6 +199,15 @@ def suite_of(task: str) -> str:
         opened.close()
         return opened.suite
     return spec.namespace or _NO_SUITE
+
+
+def _known(env: gymnasium.Env) -> Known | None:
+    """What an environment says of its own reward, unless a wrapper may have changed that."""
+    while isinstance(env, gymnasium.Wrapper):
+        if type(env) not in _HARMLESS:
+            return None
+        env = env.env
+    return getattr(env, "known", None)
 
 
 def _what(error: Exception) -> str:

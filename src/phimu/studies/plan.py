@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from phimu.agents import preset
+from phimu.agents import AGENTS, preset
 from phimu.agents.schedule import Preset
 from phimu.data.sets.opening import is_source, open_set
 from phimu.environments.task import open_task, suite_of
@@ -121,6 +121,20 @@ def narrow(study: Study, tasks: Sequence[str], agents: Sequence[str]) -> Study:
         there = {variant.agent for variant in variants}
         variants += [Variant(agent, agent) for agent in dict.fromkeys(agents) if agent not in there]
     return replace(study, tasks=chosen or study.tasks, variants=tuple(variants))
+
+
+def under(study: Study, name: str) -> Study:
+    """The study under another preset.
+
+    A variant keeps its own, unless that stood in for the study's, which its agent does not have.
+    """
+
+    def lacks(variant: Variant) -> bool:
+        known = AGENTS.get(variant.agent)  # where there is no such agent, that is said later
+        return known is not None and study.preset not in known.presets(study.offline)
+
+    variants = tuple(replace(each, preset=None) if lacks(each) else each for each in study.variants)
+    return replace(study, preset=name, variants=variants)
 
 
 def expand(

@@ -172,7 +172,9 @@ class Learner:
         self._uniform_mix = 0.0 if collects is None else collects.uniform_mix
         wanted = schedule.normalise_observations
         seen = RunningNormaliser(spec.observation_dim) if wanted else AsIs()
-        state = LearnerState(seen, agent.init(spec, key(seed, INIT, 0)))
+        # What is known of a task is of its observations as they are.
+        sizes = Spec(*spec) if wanted else spec
+        state = LearnerState(seen, agent.init(sizes, key(seed, INIT, 0)))
         # Slow copies start as the same arrays; separate ones can be donated to a compiled call.
         state = jax.tree.map(jnp.copy, state)
         tree: Any = jax.tree.structure(state)

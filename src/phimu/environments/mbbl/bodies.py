@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from phimu.environments.checks import Reset, Step, check_choice, check_render_mode, finite_action
+from phimu.environments.mbbl.rewards import known
 
 _First = Callable[[np.random.Generator, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -178,6 +179,7 @@ class Body(gymnasium.Env):
         check_choice("task", task, TASKS)
         check_render_mode(render_mode)
         self.row = TASKS[task]
+        self.known = known(task, raw_actions)
         self.raw_actions = raw_actions
         self.render_mode = render_mode
         self.simulator = _simulator(self.row, render_mode)

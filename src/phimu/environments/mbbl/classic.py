@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from phimu.environments.checks import Reset, Step, check_choice, check_render_mode, finite_action
+from phimu.environments.mbbl.rewards import known
 
 State = tuple[float, ...]
 _BLACK, _GREY, _ORANGE = (0, 0, 0), (190, 190, 190), (255, 140, 0)
@@ -120,6 +121,7 @@ class Classic(gymnasium.Env):
         check_choice("task", task, TASKS)
         check_render_mode(render_mode)
         self.row = TASKS[task]
+        self.known = known(task)
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "render_fps": round(1 / self.row.time_interval)}
         bounds = np.array(self.row.observation_bounds)
