@@ -79,6 +79,7 @@ _PERTURBED = {
     "critic_width": 256,
     **dict(_STEPS),
 }
+_HELD = {"feature_every": 250, "target_every": 250}
 
 
 def _recipe(label: str, **changes: Any) -> Variant:
@@ -180,10 +181,13 @@ _ALL = (
             _recipe("the same without contrast", critic_trains_phi=2.0, contrast_weight=0.0),
             _recipe("smaller steps", critic_learning_rate=3e-4, actor_learning_rate=3e-4),
             Variant("sac, smaller steps", "sac"),
+            _recipe("held for 250 updates", critic="three_layer", **_HELD),
+            Variant("sac, targets held", "sac", (*_STEPS, ("target_every", 250))),
         ),
         "small",
         steps=50_000,
         seeds=4,
+        options=(("dmc/action_repeat", 2),),
     ),
     Study(
         "maze",
