@@ -269,7 +269,11 @@ _SMALL = CtrlUcb(
 )
 # `small` where reward has to be found: phi and bonus see every component alike, and a bonus of at
 # most one is counted down as pairs are seen.
-_SMALL_EXPLORE = replace(_SMALL, confidence=replace(_COUNTING, bonus_scale=1.0, refresh_every=500))
+_SMALL_EXPLORE = replace(
+    _SMALL,
+    confidence=replace(_COUNTING, bonus_scale=1.0, refresh_every=500),
+    bonus_baseline=2_000,
+)
 # A linear critic needs features in which Q is linear. Those of the linear ratio are so by the
 # paper's own argument, and s' is blurred so that deterministic dynamics do not make them one-hot.
 # Q is then a mean of the critic's weights, one per feature, so these have the scale of Q itself
@@ -348,9 +352,10 @@ _EXPLORE = CtrlUcb(
         feature_layer_norm=True,
         feature_learning_rate=1e-3,
     ),
-    confidence=replace(_COUNTING, bonus_scale=1.0, refresh_every=100),
+    confidence=replace(_COUNTING, bonus_scale=0.3, refresh_every=100),
     planner=EXPLORE_PLANNER,
     beside_phi="scaled_pair",
+    bonus_baseline=2_000,
 )
 _IN_THE_MAZE = Schedule(
     Collection(learning_starts=220_000, train_freq=25, uniform_mix=0.5),

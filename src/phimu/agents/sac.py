@@ -61,12 +61,15 @@ MAZE = Preset(
         checkpoint_every=150_000,
     ),
 )
-# Of a maze whose goal has to be found; CTRL-UCB plans in the same way there.
+# Of a maze whose goal has to be found; CTRL-UCB plans in the same way there. A bonus falls while it
+# is learned from: targets that follow quickly and a short horizon forget what it was.
 EXPLORE_PLANNER = SoftActorCritic(
     critic="two_layer",
     critic_width=128,
     actor_sizes=(128, 128),
     planner_layer_norm=True,
+    discount=0.98,
+    target_rate=0.02,
     actor_learning_rate=1e-3,
     critic_learning_rate=1e-3,
     initial_entropy_weight=0.01,
