@@ -15,7 +15,7 @@ def test_each_agent_stands_beside_its_peer_on_each_task(monkeypatch, fake_venv):
     jobs, run_child = [], on_policy.run_child
 
     def child(command, job):
-        if command[0].endswith("venv/bin/python"):
+        if "-I" in command:
             return run_child(command, job)
         jobs.append(job)
         found = {"evaluation": -100.0 * job["seed"], "training": 1.0}
