@@ -118,7 +118,7 @@ def tiny():
         "bootstrap_time_limits": True,
         "train_freq": 1,
         "ensemble_size": 2,
-        "epochs": 2,
+        "epochs": 10,
         "plan_horizon": 2,
         "candidates": 200,
         "elites": 20,

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 def linear(rng):
     """A policy without hidden layers, whose loss is short to write down."""
-    actor = Gaussian(*SPEC, (), KEY)
+    actor = Gaussian(*SPEC[:2], (), KEY)
     weight, log_std = 0.5 * rng.normal(size=(3, 2)), 0.3 * rng.normal(size=2)
     network = jax.tree.map(jnp.asarray, actor.network)
     put = [jnp.asarray(x, jnp.float32) for x in (weight, log_std)]
