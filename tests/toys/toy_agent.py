@@ -40,7 +40,7 @@ class Toy:
     """Of gradient descent."""
 
     def init(self, spec: Spec, key: jax.Array) -> ToyState:
-        return ToyState(jnp.zeros(tuple(spec)), jnp.zeros(spec.action_dim))
+        return ToyState(jnp.zeros((spec.observation_dim, spec.action_dim)), jnp.zeros(spec.action_dim))
 
     def policy(self, state: ToyState) -> ToyState:
         return state
