@@ -64,6 +64,14 @@ class Plane(gymnasium.Env):
         return self._observation(), 0.0, False, self.steps == 5, {}
 
 
+class Switches(Plane):
+    """With actions that no agent takes."""
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)
+        self.action_space = gymnasium.spaces.MultiBinary(2)
+
+
 def phimu(*arguments: object) -> int:
     """The exit code, also where the parser ends the process."""
     try:
@@ -108,6 +116,7 @@ def flags_of(config: object) -> Iterator[str]:
 @pytest.fixture(autouse=True, scope="module")
 def whole_runs(quick_to_compile: None) -> None:
     gymnasium.register("Plane-v0", Plane, disable_env_checker=True)
+    gymnasium.register("Switches-v0", Switches, disable_env_checker=True)
 
 
 @pytest.fixture(autouse=True)
@@ -530,6 +539,7 @@ ONE_SENTENCE = {
         ["train", "CartPole-v1", "--agent", "ppo"],
         "ppo needs continuous actions",
     ),
+    "several integers as an action": (["train", "Switches-v0"], "MultiBinary(2)"),
     "NaN at the reset": (
         ["train", "Plane-v0", *TINY, "--option", "spoilt_at=0"],
         "observation[1] is nan at the reset",
