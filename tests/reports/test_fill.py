@@ -45,10 +45,13 @@ def test_a_table_is_ours_under_one_preset_beside_the_papers(tmp_path: Path) -> N
     write_run(tmp_path, CARTPOLE, "sac", [-1234.56])
     write_run(tmp_path, CARTPOLE, "sac", [99.0], changes={"discount": 0.9})
     write_run(tmp_path, "mbbl/AntET-v0", "sac", [88.0], chosen="paper-mujoco")
+    write_run(tmp_path, CARTPOLE, "ppo", [70.0], chosen="mbbl")  # the variant's own preset
+    write_run(tmp_path, CARTPOLE, "trpo", [40.0])
     head, _, *rows = lines(tmp_path, "table1 preset=small")
-    assert head.startswith("| task | ctrl-ucb-m | ctrl-ucb-l | sac | the paper's CTRL-UCBM")
+    assert head.startswith("| task | ctrl-ucb-m | ctrl-ucb-l | sac | ppo | trpo | the paper's CTRL")
     assert rows[0] == (
-        "| CartPole | 55.0 ± 7.1 (2 × 5K) | not run | -1,235 (1 × 5K) | 199.4, 180.4, 199.4 |"
+        "| CartPole | 55.0 ± 7.1 (2 × 5K) | not run | -1,235 (1 × 5K) | 70.0 (1 × 5K) | not run "
+        "| 199.4, 180.4, 199.4, 86.5, 47.3 |"
     )
     assert rows[1] == ""
     assert rows[2].startswith("Not run: HalfCheetah, ")
