@@ -168,7 +168,7 @@ class Dynamics:
         return optax.adam(self.model_learning_rate)
 
     def init(self, spec: Spec, learns_reward: bool, key: jax.Array) -> DynamicsState:
-        inputs = spec.observation_dim + spec.action_dim
+        inputs = spec.pair_dim
         outputs = spec.observation_dim + learns_reward
         sizes = (inputs, *self.model_sizes, 2 * outputs)
         keys, size = jax.random.split(key, len(sizes) - 1), self.ensemble_size

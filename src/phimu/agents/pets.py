@@ -14,6 +14,7 @@ import numpy as np
 
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
+from phimu.data.rows import join
 from phimu.dynamics import Dynamics, DynamicsState, Ensemble
 from phimu.planning.shooting import Shooting, World
 from phimu.types import Drawn, Feed, Known, Metrics, Spec, Store
@@ -87,8 +88,7 @@ class Pets:
         """
         size = store.batch_size
         newest = store.latest(min(len(store), size if len(store) <= size else size // 2))
-        columns = (x if np.ndim(x) > 1 else x[:, None] for x in newest)
-        rows = np.concatenate([np.asarray(x) for x in columns], axis=1)
+        rows = join(newest)
         if len(store) > size:
             rows = np.concatenate([rows, store.sample(rng).rows[: size - len(rows)]])
         real = (np.arange(size) < len(rows)).astype(np.float32)
