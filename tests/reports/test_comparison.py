@@ -163,6 +163,17 @@ def test_a_run_stands_where_its_manifest_says(tmp_path: Path) -> None:
         assert found == {("ablation-bonus", "bonus_scale 0.0", ())}
 
 
+def test_a_variant_of_several_numbers_is_found_by_its_settings(tmp_path: Path) -> None:
+    """`levels` is a tuple in the study and a list in a run's file."""
+    (held,) = [each for each in STUDIES["recipe"].variants if each.label == "held for 250 updates"]
+    changes, options = dict(held.settings), {"action_repeat": 2}
+    assert isinstance(changes["levels"], tuple)
+    write_run(tmp_path, "dmc/walker-run-v0", held.agent, [1.0], changes=changes, options=options)
+    (fit,) = place(gather([tmp_path])[0])
+    assert (fit.study, fit.rest) == ("recipe", ())
+    assert STUDIES["recipe"].variants[fit.variant] == held
+
+
 def test_the_maze_is_placed_whatever_its_start(tmp_path: Path) -> None:
     options = {"random_start": True}
     write_run(tmp_path, "phimu/FourRooms-v0", "ctrl-ucb-l", [1.0], chosen="maze", options=options)

@@ -9,7 +9,7 @@ import numpy as np
 from phimu.environments.catalogue import catalogue
 from phimu.reports import statistics
 from phimu.reports.published import Published, published
-from phimu.reports.rows import Changes, Result, differing
+from phimu.reports.rows import Changes, Result, as_text, differing
 from phimu.reports.statistics import Estimate, bootstrap, mean_and_std
 from phimu.studies.study import Study
 from phimu.studies.tables import STUDIES, TASK_NOTES, TASK_TITLES
@@ -84,7 +84,7 @@ def _fit(study: Study, result: Result) -> Placed | None:
         made_for = (study.name, variant.label) == (result.study, result.variant)
         if made_for or (
             result.agent == variant.agent
-            and all(result.settings.get(name) == value for name, value in wanted.items())
+            and all(result.settings.get(name) == as_text(value) for name, value in wanted.items())
         ):
             rest = tuple(change for change in changes if change[0] not in wanted)
             fits.append((not made_for, len(rest), Placed(study.name, index, rest)))

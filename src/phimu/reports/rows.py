@@ -257,8 +257,13 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
                 flat[name] = inner.pop("kind")
             flat |= _flat(inner)
         else:
-            flat[name] = json.dumps(value) if isinstance(value, list) else value
+            flat[name] = as_text(value)
     return flat
+
+
+def as_text(value: Any) -> Any:
+    """Several numbers as one text, which can be compared and hashed; all else as it is."""
+    return json.dumps(value) if isinstance(value, list | tuple) else value
 
 
 def _preset_and_changes(
