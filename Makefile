@@ -8,6 +8,8 @@ ARGS ?=
 unexport PYTHONPATH
 unexport PYTHONHOME
 unexport VIRTUAL_ENV
+# Nor a setting that has every process compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 # --no-compile: most of what is installed is never imported; Python compiles the rest on first use.

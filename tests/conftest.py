@@ -15,13 +15,21 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 @pytest.fixture(autouse=True, scope="session")
 def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """JAX's cache: not the user's, but shared by workers and by the processes that tests start."""
+    """How tests compile: quickly, for most programs run for less time than XLA would optimise them.
+
+    The cache is not the user's, but shared by workers and by the processes that tests start.
+    """
     base = tmp_path_factory.getbasetemp()  # a worker's own lies in that of the whole session
     directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
     directory.mkdir(exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str(directory))
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(directory)
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    settings = {
+        "jax_compilation_cache_dir": str(directory),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_disable_most_optimizations": True,
+    }
+    for name, value in settings.items():
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -29,15 +37,6 @@ def forgotten_programs() -> Iterator[None]:
     """A thousand tests' compiled programs would take gigabytes; those of a file go with it."""
     yield
     jax.clear_caches()
-
-
-@pytest.fixture(scope="module")
-def quick_to_compile() -> Iterator[None]:
-    """For files whose programs run for less time than XLA takes to optimise them."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def flags_of(config: object) -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def whole_runs(quick_to_compile: None) -> None:
+def whole_runs() -> None:
     gymnasium.register("Plane-v0", Plane, disable_env_checker=True)
     gymnasium.register("Switches-v0", Switches, disable_env_checker=True)
 
@@ -426,6 +426,7 @@ def test_bench_is_printed_written_and_kept_for_studies(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(updates, "CASES", {"sac tiny": updates.Case("sac", 8, 8)})
     monkeypatch.setattr(updates, "update_speed", partial(updates.update_speed, work=1.0))
+    monkeypatch.setattr(updates, "PEAK_WORK", 1e6)
     monkeypatch.setattr(offline, "PLANNERS", {})
     monkeypatch.setattr(loop, "CASES", ("sac tiny",))
     timed = loop.LoopSpeed("sac tiny", 100.0, 0.5, 0.01, 7.0, 300.0, 400.0)

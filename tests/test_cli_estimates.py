@@ -36,7 +36,7 @@ def write_set(path: Path, seed: int = 0, observation_dim: int = 3) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, quick_to_compile: None) -> tuple[Path, Path]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(run directory, its data)."""
     place = tmp_path_factory.mktemp("offline")
     data = write_set(place / "logged.npz")

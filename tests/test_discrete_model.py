@@ -15,7 +15,6 @@ from phimu.agents import AGENTS
 from phimu.callbacks import Evaluate
 from phimu.cli import main
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 TINY = {"actor_sizes": (8,), "critic_width": 8, "batch_size": 8, "learning_starts": 20}
 FEATURES = {"feature_dim": 8, "feature_sizes": (8,), "negatives": 4, "bonus_scale": 1.0}
 PROBE = "phimu/probe-ChooseObservation-v0"  # whose actions are -1, 0 and 1

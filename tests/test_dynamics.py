@@ -19,8 +19,6 @@ from phimu.dynamics import (
 from phimu.errors import InputError
 from phimu.types import Known, Spec
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 SPEC = Spec(2, 1)
 SMALL = Dynamics(model_sizes=(8, 6), weight_decay=(0.1, 0.2, 0.3))
 KEY = jax.random.PRNGKey(0)

@@ -15,7 +15,6 @@ from phimu import InputError, Model, Offline, Sac, from_arrays
 from phimu.cli import main
 from phimu.environments.given import copy_of, describe
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 SMALL = {"actor_sizes": (8,), "critic_width": 8, "batch_size": 8, "learning_starts": 20}
 PENDULUM = "Pendulum-v1"
 

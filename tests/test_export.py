@@ -13,7 +13,6 @@ from phimu import Ctrl, InputError, Model, Offline, Sac, from_arrays
 from phimu.export import Exported, npz_bytes, steps_of
 from phimu.normalisation import Acting, AsIs
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 ROOT = Path(__file__).parents[1]
 TINY = {"actor_sizes": (8, 8), "critic_width": 8, "batch_size": 8}
 FEATURES = {"feature_dim": 8, "feature_sizes": (8,), "negatives": 4}

@@ -14,8 +14,6 @@ from phimu.model import Model
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 MAZE = "phimu/FourRooms-v0"
 SMALL = {
     "actor_sizes": (8,),

@@ -11,7 +11,6 @@ from phimu import Contrastive, Ctrl, InputError, Model, Offline, Sac, from_array
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential, Linear
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 TINY = {
     "actor_sizes": (8,),
     "critic_width": 8,

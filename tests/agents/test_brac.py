@@ -14,8 +14,6 @@ from phimu.agents.schedule import LOGGED_NORMALISED
 from phimu.planning.behaviour import BehaviourCloning, Regularisation
 from phimu.training.learner import Learner
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 QUICK = replace(
     PLANNER,
     actor_sizes=(32,),

@@ -12,8 +12,6 @@ from phimu.agents.protocol import Phase
 from phimu.planning.behaviour import BehaviourCloning, Regularisation
 from phimu.representation.predictive import PredictiveCoding
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 AGENT = Cpc(
     PredictiveCoding(300, 16, (32,), window=4, embedding_learning_rate=3e-3),
     Brac(

@@ -24,8 +24,6 @@ from phimu.representation.negatives import Negatives
 from phimu.training.learner import Learner, LearnerState
 from phimu.types import Spec
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 SPEC = Spec(3, 2)
 AGENT = CtrlLcb(
     representation=Contrastive(

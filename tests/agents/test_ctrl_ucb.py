@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -67,7 +68,13 @@ CONTRAST_ONLY = CtrlUcb(  # nothing else to learn phi by: no reward head, no bon
     Elliptical(bonus_scale=0.0),
     SoftActorCritic(critic_width=32, actor_sizes=(32,), critic_learning_rate=1e-2),
 )
-UPDATE = jax.jit(lambda *rest: CONTRAST_ONLY.update("policy", *rest))
+
+
+def compiled(agent):
+    return jax.jit(partial(agent.update, "policy"))
+
+
+UPDATE = compiled(CONTRAST_ONLY)
 
 
 def test_planning_leaves_phi_bit_identical():
@@ -93,7 +100,8 @@ def test_held_targets_read_the_phi_before():
     other = held._replace(phi=jax.tree.map(lambda x: 1.5 * x, held.phi))
     moved = state._replace(representation=state.representation._replace(held=other))
     feed, key = random_batch(0, 0), jax.random.PRNGKey(0)
-    (_, one), (_, two) = (agent.update("policy", s, feed, key) for s in (state, moved))
+    update = compiled(agent)
+    (_, one), (_, two) = (update(s, feed, key) for s in (state, moved))
     assert one["td_loss"] != two["td_loss"]
     assert one["value"] == two["value"]
 
@@ -113,10 +121,10 @@ def test_a_bonus_is_counted_from_what_the_latest_transitions_had():
     assert usual > 0
 
     feed, key = random_batch(0, 0), jax.random.PRNGKey(0)
-    learned, _ = counted.update("policy", state, feed, key)
+    learned, _ = compiled(counted)(state, feed, key)
     shifted = feed.batch._replace(reward=feed.batch.reward - np.float32(usual))
-    expected, _ = plain.update(
-        "policy", state._replace(usual_bonus=None), feed._replace(batch=shifted), key
+    expected, _ = compiled(plain)(
+        state._replace(usual_bonus=None), feed._replace(batch=shifted), key
     )
     critics = (leaves(each.planner.critic) for each in (learned, expected))
     for found, wanted in zip(*critics, strict=True):
@@ -141,7 +149,7 @@ TOGETHER = replace(CONTRAST_ONLY, critic_trains_phi=2.0)
 
 
 def test_where_the_critic_trains_phi_rewards_reach_it():
-    update = jax.jit(lambda *rest: TOGETHER.update("policy", *rest))
+    update = compiled(TOGETHER)
     start, key = TOGETHER.init(SPEC, jax.random.PRNGKey(0)), jax.random.PRNGKey(1)
     one, other = (update(start, random_batch(0, rewards), key)[0] for rewards in (0, 1))
     assert not equal(one.representation.features.phi, other.representation.features.phi)
@@ -151,7 +159,7 @@ def test_where_the_critic_trains_phi_rewards_reach_it():
 
 
 def test_the_critic_that_trains_phi_reads_the_current_one_and_targets_the_slow_one():
-    update = jax.jit(lambda *rest: TOGETHER.update("policy", *rest))
+    update = compiled(TOGETHER)
     start, key = TOGETHER.init(SPEC, jax.random.PRNGKey(0)), jax.random.PRNGKey(1)
     feed = random_batch(0, 0)
     ends = feed._replace(batch=feed.batch._replace(terminated=np.ones(64, np.float32)))
@@ -368,7 +376,7 @@ def test_the_bonus_can_be_in_units_of_the_reward():
         state, _ = agent.begin("policy", state, replay, AsIs(), np.random.default_rng(0))
         feed = random_batch(0, 0)
         found.append(agent.bonus(state, feed.batch.observation, feed.batch.action))
-        _, metrics = agent.update("policy", state, feed, jax.random.PRNGKey(0))
+        _, metrics = compiled(agent)(state, feed, jax.random.PRNGKey(0))
         reward = np.abs(feed.batch.reward).mean()
         share = metrics["bonus"] / (metrics["bonus"] + reward)
         np.testing.assert_allclose(metrics["bonus_share"], share, rtol=1e-5)

@@ -19,8 +19,6 @@ from phimu.settings import override
 from phimu.training.online import OnlineRun
 from phimu.types import Feed, Known, Spec, TaskSpec
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 KEY = jax.random.PRNGKey(0)
 SMALL = Pets(
     Dynamics(ensemble_size=2, model_sizes=(16,), model_batch=32, epochs=3),

@@ -22,7 +22,6 @@ AGENT = Ppo(
     critic=ValueFunction(critic_sizes=(8,), critic_epochs=2, critic_minibatches=3),
 )
 UPDATE = jax.jit(AGENT.update, static_argnums=0)
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 def linear(rng):

@@ -16,7 +16,6 @@ from phimu.types import Spec
 
 SPEC = Spec(3, 2)
 KEY = jax.random.PRNGKey(0)
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 AGENT = Trpo(actor_sizes=(8,), kl_slack=1.0)
 
 

@@ -1,7 +1,6 @@
 """phi kept in columns against none: how two are timed, and which rounds count."""
 
 import numpy as np
-import pytest
 
 import columns
 from phimu.agents.ctrl_lcb import CtrlLcb
@@ -12,7 +11,6 @@ from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.settings import override
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 TINY = Preset(
     CtrlLcb(
         representation=Contrastive(

@@ -65,7 +65,7 @@ class Spoilt(gymnasium.Env):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def spoilt_task(quick_to_compile: None) -> Iterator[None]:
+def spoilt_task() -> Iterator[None]:
     gymnasium.register("Spoilt-v0", Spoilt, disable_env_checker=True)
     yield
     del gymnasium.registry["Spoilt-v0"]

@@ -8,7 +8,7 @@ import numpy as np
 from phimu.finite import solve, whiten
 
 # Several batches of systems at once, each behind an operation that is divided among threads. With
-# jnp.linalg.solve this hangs within seconds on jaxlib 0.10.2.
+# jnp.linalg.solve this hangs within seconds (ten rounds: 2 of 2 times) on jaxlib 0.10.2.
 CONGESTION = """
 import jax, jax.numpy as jnp
 from phimu.finite import solve
@@ -21,7 +21,7 @@ def several(start):
     def step(_, parts):
         return [one(n, part) for n, part in enumerate(parts, 30)]
 
-    return jax.lax.fori_loop(0, 100, step, [start + shift for shift in range(6)])
+    return jax.lax.fori_loop(0, 10, step, [start + shift for shift in range(6)])
 
 start = jax.random.normal(jax.random.PRNGKey(0), (10, 128, 128))
 print(all(bool(jnp.isfinite(part).all()) for part in jax.jit(jax.vmap(several))(start)))

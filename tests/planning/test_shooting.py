@@ -18,8 +18,6 @@ from phimu.planning.shooting import (
 )
 from phimu.types import Known
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 KEY = jax.random.PRNGKey(0)
 PAPER = Shooting()  # 500 candidates, 50 elites, 5 iterations, 0.1
 

@@ -16,7 +16,6 @@ from phimu.planning.trust_region import (
 )
 
 ROWS, DAMPING = 5, 0.1
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @pytest.fixture(scope="module")

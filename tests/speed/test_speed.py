@@ -49,6 +49,7 @@ def test_work_of_an_update_is_that_of_its_layers():
 
 def test_speed_of_an_update_is_its_work_over_its_time(monkeypatch):
     monkeypatch.setitem(updates.CASES, "tiny", updates.Case("ctrl-ucb-m", 16, 16, 5.0))
+    monkeypatch.setattr(updates, "PEAK_WORK", 1e6)
     speed = updates.update_speed("tiny", rounds=1, work=1.0)
     assert speed.gflops == pytest.approx(speed.gflop / speed.milliseconds * 1e3)
     assert speed.share == pytest.approx(speed.gflops / speed.peak_gflops)

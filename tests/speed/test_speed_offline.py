@@ -15,7 +15,6 @@ from phimu.speed import offline, updates
 from phimu.speed.updates import Product
 from phimu.types import Spec
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
 AGENT = CtrlLcb(
     representation=Contrastive(
         noise=Negatives(random_share=0.0), feature_sizes=(16,), feature_dim=8

@@ -21,8 +21,6 @@ from phimu.settings import names, override
 from phimu.training.online import OnlineRun
 from phimu.types import Spec
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 
 class Counting(gymnasium.Env):
     """It shows its own number and its steps so far, and is cut after five of them."""
