@@ -9,16 +9,19 @@ import jax
 import numpy as np
 import pytest
 
+# A program of a test runs for less time than XLA would optimise it. With the setting in
+# `compiled_programs` this takes an update's compilation from 4.7 to 0.8 s, and its time from 1.3 to
+# 2.4 ms. (jaxlib 0.10; a release that no longer knows the flag says so.)
+os.environ["XLA_FLAGS"] = " ".join(
+    [os.environ.get("XLA_FLAGS", ""), "--xla_cpu_use_fusion_emitters=false"]
+).strip()
 # [B] - [B, 1] is an error here instead of a silent [B, B].
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 @pytest.fixture(autouse=True, scope="session")
 def compiled_programs(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """How tests compile: quickly, for most programs run for less time than XLA would optimise them.
-
-    The cache is not the user's, but shared by workers and by the processes that tests start.
-    """
+    """Quick compilation, and a cache that workers and processes of tests share, not the user's."""
     base = tmp_path_factory.getbasetemp()  # a worker's own lies in that of the whole session
     directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
     directory.mkdir(exist_ok=True)

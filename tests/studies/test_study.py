@@ -121,6 +121,32 @@ def test_a_finished_study_is_only_scored(capsys: pytest.CaptureFixture[str]) -> 
     assert said[3].split() == [PROBE, "12", "±", "2.83", "(2)"]
 
 
+def test_what_is_finished_is_kept_as_small_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under names of the study, without checkpoints and without paths of this machine."""
+    asked = replace(narrow(STUDIES["table1"], [PROBE], ["sac"]), preset="small", steps=2_000)
+    done, *_ = expand(asked, {}, Path(), tmp_path / "runs")
+    finish(done.path, 10.0)
+    command = ["phimu", "study", "table1", "--runs", str(tmp_path / "runs"), "--steps", "2000"]
+    source = f"d4rl:{tmp_path / 'hopper.hdf5'}"
+    manifest = {"command": command, "data": source, "seconds": 3.5, "sessions": []}
+    (done.path / "manifest.json").write_text(json.dumps(manifest))
+    words = "--agents", "sac", "--runs", tmp_path / "runs", "--keep", tmp_path / "kept"
+    assert study(*SMALL, PROBE, *words, "--only", 1) == 0
+    (target,) = (tmp_path / "kept" / "table1").glob("*/*/*")
+    assert target.parts[-3:] == ("phimu-probe-TimeLimit-v0", "sac", "seed-0")
+    assert sorted(path.name for path in target.iterdir()) == [
+        *("config.json", "manifest.json", "metrics.jsonl")
+    ]
+    kept = json.loads((target / "manifest.json").read_text())
+    assert str(tmp_path) not in json.dumps(kept)
+    assert kept["command"] == [*command[:4], "runs", *command[5:]]
+    assert kept["data"] == "d4rl:hopper.hdf5"
+    assert kept["seconds"] == 3.5
+    assert (target / "metrics.jsonl").read_text() == (done.path / "metrics.jsonl").read_text()
+
+
 def test_settings_on_the_command_line_are_those_of_the_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -18,6 +18,7 @@ from phimu.reports.statistics import mean_and_std
 from phimu.runs.progress import duration, number
 from phimu.runs.stopping import stop_requests
 from phimu.studies.cost import Estimate, estimate, read_bench, shared_out
+from phimu.studies.keeping import keeper
 from phimu.studies.live_table import LiveTable
 from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks, under
 from phimu.studies.processes import Process
@@ -42,6 +43,7 @@ def main(
     data: Path = Path("data"),
     workers: int | None = None,
     ray: str | None = None,
+    keep: Path | None = None,
     only: tuple[int, ...] = (),
     dry_run: bool = False,
     bench: Path | None = None,
@@ -62,6 +64,8 @@ def main(
         data: where the files of datasets are, such as hopper_medium.hdf5.
         workers: how many runs at a time; as many as there are cores if not given.
         ray: run on a Ray cluster: auto for the one that this machine is in, or its address.
+        keep: copy the small text of each run that is finished to here, as
+            NAME/task/variant/seed-N; `phimu report` reads it like the runs themselves.
         only: the runs with these numbers in the list of --dry-run, as for an array job.
         dry_run: list the runs, with the time and memory that they will take, and do nothing.
         bench: what `phimu bench --json FILE` wrote, for that; by default what it last found here.
@@ -77,8 +81,14 @@ def main(
         return
     try_tasks(planned)
     start, slots = _launcher(ray, workers)  # first, for Ray has handlers of its own for signals
+    look = (lambda jobs: None) if keep is None else keeper(name, keep)
     with stop_requests() as stop, LiveTable(name) as live:
-        jobs = carry_out(planned, start, slots, live.show, stop)
+
+        def show(jobs: list[Job]) -> None:
+            live.show(jobs)
+            look(jobs)
+
+        jobs = carry_out(planned, start, slots, show, stop)
     _report(study.metric, jobs, runs)
 
 
