@@ -15,7 +15,8 @@ import numpy as np
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
 from phimu.data.rows import join
-from phimu.dynamics import Dynamics, DynamicsState, Ensemble
+from phimu.dynamics.ensemble import Ensemble
+from phimu.dynamics.fitting import Dynamics, DynamicsState
 from phimu.planning.shooting import Shooting, World
 from phimu.types import Drawn, Feed, Known, Metrics, Spec, Store
 

@@ -1,110 +1,21 @@
-"""A model of the dynamics: an ensemble of networks that each predict a Gaussian over s' - s.
+"""How an ensemble is fitted: many gradient steps in one compiled call.
 
-The networks' parameters are stacked, so that all of them are one batched product. A fit is many
-gradient steps in one compiled call, whatever number of transitions there are to fit.
+It is one program, whatever number of transitions there are to fit.
 """
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+from phimu.dynamics.ensemble import Ensemble, Networks
 from phimu.errors import InputError, at_least
-from phimu.networks import multiply, transposed
-from phimu.types import Batch, Known, Metrics, Spec
+from phimu.types import Metrics, Spec
 
 LOG_VARIANCES = (-10.0, 0.5)  # where the learned bounds of log variances begin
-
-
-@jax.custom_vjp
-def stacked_product(x: jax.Array, weight: jax.Array) -> jax.Array:
-    """[E, B, inputs] times [E, inputs, outputs], with a backward pass of fast products."""
-    return multiply(x, weight)
-
-
-def _forward(x: jax.Array, weight: jax.Array) -> tuple[jax.Array, Any]:
-    return multiply(x, weight), (x, weight)
-
-
-def _backward(saved: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
-    x, weight = saved
-    return multiply(gradient, jnp.swapaxes(weight, -1, -2)), multiply(transposed(x), gradient)
-
-
-stacked_product.defvjp(_forward, _backward)
-
-
-class Networks(NamedTuple):
-    """What is trained: the layers of E networks, and bounds of log variances that they share."""
-
-    weights: tuple[jax.Array, ...]  # [E, inputs, outputs] each
-    biases: tuple[jax.Array, ...]  # [E, 1, outputs] each
-    lowest: jax.Array  # [outputs]
-    highest: jax.Array  # [outputs]
-
-    def __call__(self, inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Mean and log variance, each [E, B, outputs], of normalised inputs [E, B, inputs]."""
-        x = inputs
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            x = jax.nn.silu(x) if x is not inputs else x
-            x = stacked_product(x, weight)
-            x = x + jnp.broadcast_to(bias, x.shape)
-        mean, raw = jnp.split(x, 2, axis=-1)
-        return mean, bounded(raw, self.lowest, self.highest)
-
-
-def bounded(raw: jax.Array, lowest: jax.Array, highest: jax.Array) -> jax.Array:
-    """A log variance pressed softly between its bounds, which are [outputs]."""
-    low, high = (jnp.broadcast_to(bound, raw.shape) for bound in (lowest, highest))
-    below = high - jax.nn.softplus(high - raw)
-    return low + jax.nn.softplus(below - low)
-
-
-class Ensemble(eqx.Module):
-    """E networks and what their inputs are normalised by. It predicts the reward where it has an
-    output more than the observation has numbers."""
-
-    networks: Networks
-    mean: jax.Array  # [inputs]
-    deviation: jax.Array  # [inputs]
-
-    @property
-    def size(self) -> int:
-        return self.networks.weights[0].shape[0]
-
-    def normalised(self, inputs: jax.Array) -> jax.Array:
-        mean, deviation = (jnp.broadcast_to(x, inputs.shape) for x in (self.mean, self.deviation))
-        return (inputs - mean) / deviation
-
-    def predict(
-        self, observation: jax.Array, action: jax.Array
-    ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-        """Mean and deviation of s', and the reward if it is learned, by each network.
-
-        Inputs are [E, B, .], each network's own, or [B, .], the same for all.
-        """
-        inputs = self.normalised(jnp.concatenate([observation, action], axis=-1))
-        size = observation.shape[-1]
-        if inputs.ndim == 2:
-            inputs = jnp.broadcast_to(inputs, (self.size, *inputs.shape))
-            observation = jnp.broadcast_to(observation, (self.size, *observation.shape))
-        mean, log_variance = self.networks(inputs)
-        reward = mean[..., size] if mean.shape[-1] > size else None
-        deviation = jnp.exp(0.5 * log_variance[..., :size])
-        return observation + mean[..., :size], deviation, reward
-
-    def only(self, which: jax.Array) -> "Ensemble":
-        """The network of this number, as an ensemble of one."""
-        layers = [
-            tuple(jax.lax.dynamic_slice_in_dim(x, which, 1) for x in part)
-            for part in (self.networks.weights, self.networks.biases)
-        ]
-        networks = self.networks._replace(weights=layers[0], biases=layers[1])
-        return Ensemble(networks, self.mean, self.deviation)
 
 
 class DynamicsState(NamedTuple):
@@ -308,41 +219,3 @@ def held_out(inputs: jax.Array, share: float) -> jax.Array:
     mixed = jnp.sum(bits * jnp.broadcast_to(places, bits.shape), axis=1, dtype=jnp.uint32)
     mixed = (mixed ^ (mixed >> 15)) * jnp.uint32(2654435761)
     return ((mixed >> 8) < jnp.uint32(share * 2**24)).astype(jnp.float32)
-
-
-class Imagined(NamedTuple):
-    """Transitions [T, N] of N episodes in a model, and whether each was still going on."""
-
-    batch: Batch
-    alive: jax.Array  # [T, N], float
-
-
-def rollout(
-    ensemble: Ensemble, known: Known | None, policy: Any, starts: jax.Array, horizon: int, key: Any
-) -> Imagined:
-    """Episodes of a policy from `starts` [N, D], each step by the mean of one network for all.
-
-    Rewards and ends are the task's own where they are known; else the reward is the network's, and
-    nothing ends.
-    """
-
-    def step(carried: Any, own: jax.Array) -> tuple[Any, tuple[Batch, jax.Array]]:
-        observation, alive = carried
-        for_action, for_network = jax.random.split(own)
-        action, _ = policy.sample(observation, for_action)
-        which = jax.random.randint(for_network, (), 0, ensemble.size)
-        after, _, learned = ensemble.only(which).predict(observation, action)
-        after = after[0]
-        reward = learned[0] if known is None and learned is not None else jnp.zeros(alive.shape)
-        terminated = jnp.zeros(alive.shape)
-        if known is not None:
-            reward = known.reward(observation, action, after)
-            if known.terminated is not None:
-                terminated = known.terminated(after).astype(jnp.float32)
-        never = jnp.zeros(alive.shape)
-        batch = Batch(observation, action, reward, after, terminated, never)
-        return (after, alive * (1.0 - terminated)), (batch, alive)
-
-    first = starts, jnp.ones(starts.shape[0])
-    _, found = jax.lax.scan(step, first, jax.random.split(key, horizon))
-    return Imagined(*found)
