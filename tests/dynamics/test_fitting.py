@@ -1,5 +1,7 @@
 """Ensembles of the dynamics against NumPy, and on systems whose answer is known."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,7 +56,8 @@ def test_five_networks_are_five_separate_networks():
     inputs, _ = rows(7, networks=5)
     together = networks(inputs)
     for each in range(5):
-        alone = networks._replace(
+        alone = replace(
+            networks,
             weights=tuple(w[each : each + 1] for w in networks.weights),
             biases=tuple(b[each : each + 1] for b in networks.biases),
         )

@@ -1,5 +1,7 @@
 """Imagined episodes in models whose dynamics are known."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,9 +76,7 @@ def test_each_step_of_imagined_episodes_is_by_one_network():
     """Networks that move by 1, 2, ... 5: every chain makes the same steps, and all occur."""
     ensemble = exact(np.float32([[0.0, 0.0]]))
     bias = ensemble.networks.biases[0].at[:, 0, 0].set(jnp.arange(1.0, 6.0))
-    ensemble = Ensemble(
-        ensemble.networks._replace(biases=(bias,)), ensemble.mean, ensemble.deviation
-    )
+    ensemble = replace(ensemble, networks=replace(ensemble.networks, biases=(bias,)))
     found = rollout(ensemble, Known(lambda s, a, _: s[..., 0]), Proportional(), STARTS, 60, KEY)
     moved = np.asarray(found.batch.next_observation - found.batch.observation)[..., 0]
     assert np.allclose(moved, moved[:, :1], atol=1e-4)

@@ -3,8 +3,8 @@
 It is one program, whatever number of transitions there are to fit.
 """
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,10 @@ import optax
 
 from phimu.dynamics.ensemble import Ensemble, Networks
 from phimu.errors import InputError, at_least
-from phimu.types import Metrics, Spec
+from phimu.types import Batch, Metrics, Spec
 
 LOG_VARIANCES = (-10.0, 0.5)  # where the learned bounds of log variances begin
+JUDGED = 1_024  # rows that are held out whose errors are computed at a time
 
 
 class DynamicsState(NamedTuple):
@@ -28,7 +29,7 @@ class _Fit(NamedTuple):
 
     networks: Networks
     optimiser: optax.OptState
-    likelihood: jax.Array  # [] each: sums of this epoch
+    objective: jax.Array  # [] each: sums of this epoch
     error: jax.Array
 
 
@@ -37,9 +38,9 @@ class _Stopping(NamedTuple):
 
     fit: _Fit
     best: Networks
-    least: jax.Array  # the error of those on what is held out
+    least: jax.Array  # [E]: the errors of those on what is held out
     epoch: jax.Array
-    since: jax.Array  # epochs since then
+    since: jax.Array  # epochs since one of them fell
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,22 @@ class Dynamics:
     """How an ensemble is fitted."""
 
     ensemble_size: int = 5
-    """Networks, each on its own bootstrap of the transitions."""
+    """Networks, each with its own first weights and order of the transitions."""
+    bootstrap: bool = True
+    """Whether each has its own bootstrap of the transitions too, or all of them."""
     model_sizes: tuple[int, ...] = (200, 200, 200, 200)
-    """Hidden layers of each network, with swish between them."""
+    """Hidden layers of each network."""
+    model_activation: Literal["swish", "relu"] = "swish"
+    """Between those layers."""
+    model_objective: Literal["likelihood", "squared_error"] = "likelihood"
+    """likelihood: of a Gaussian, mean and variance; squared_error: of the mean, and no variance."""
+    normalise_targets: bool = False
+    """Whether s' - s and a learned reward are normalised for the networks, as (s, a) always is."""
     weight_decay: tuple[float, ...] = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)
     """Of |W|^2 / 2, layer by layer; the last number is the last layer's, and the one before it
     that of hidden layers without one."""
+    decay_by_count: bool = False
+    """Whether weight_decay is divided by the number of transitions that are learned from."""
     model_learning_rate: float = 1e-3
     """Of Adam, whose state is kept from fit to fit."""
     model_batch: int = 32
@@ -61,13 +72,17 @@ class Dynamics:
     """Passes through the transitions in a fit; the most, if some are held out."""
     held_out: float = 0.0
     """Share of the transitions that no network learns from, to stop a fit by."""
+    check_every: int = 1
+    """Epochs between two looks at the error on those."""
     patience: int = 5
-    """Epochs without a smaller error on those, after which a fit stops with its best networks."""
+    """Epochs without a smaller error of any network, after which a fit stops."""
+    keep_best: bool = True
+    """Whether each network is then the best that it was, or the last."""
     bound_weight: float = 0.01
     """Of the loss that draws the bounds of log variances together."""
 
     def __post_init__(self) -> None:
-        names = ("ensemble_size", "model_batch", "epochs", "patience")
+        names = ("ensemble_size", "model_batch", "epochs", "patience", "check_every")
         at_least(1, **{name: getattr(self, name) for name in names})
         if not self.weight_decay:
             raise InputError("weight_decay is empty: give a number per layer, such as 0,0.")
@@ -81,7 +96,8 @@ class Dynamics:
     def init(self, spec: Spec, learns_reward: bool, key: jax.Array) -> DynamicsState:
         inputs = spec.pair_dim
         outputs = spec.observation_dim + learns_reward
-        sizes = (inputs, *self.model_sizes, 2 * outputs)
+        gaussian = self.model_objective == "likelihood"
+        sizes = (inputs, *self.model_sizes, outputs * (1 + gaussian))
         keys, size = jax.random.split(key, len(sizes) - 1), self.ensemble_size
         layers = list(zip(sizes[:-1], sizes[1:], keys, strict=True))
         weights = tuple(
@@ -89,9 +105,10 @@ class Dynamics:
             for m, n, own in layers
         )
         biases = tuple(jnp.zeros((size, 1, n)) for n in sizes[1:])
-        bounds = (jnp.full(outputs, bound, jnp.float32) for bound in LOG_VARIANCES)
-        networks = Networks(weights, biases, *bounds)
-        ensemble = Ensemble(networks, jnp.zeros(inputs), jnp.ones(inputs))
+        bounds = (jnp.full(outputs, x, jnp.float32) if gaussian else None for x in LOG_VARIANCES)
+        networks = Networks(weights, biases, *bounds, self.model_activation)
+        scales = (x(outputs) if self.normalise_targets else None for x in (jnp.zeros, jnp.ones))
+        ensemble = Ensemble(networks, jnp.zeros(inputs), jnp.ones(inputs), *scales)
         return DynamicsState(ensemble, self._optimiser.init(networks))
 
     def decays(self, layers: int) -> list[float]:
@@ -101,23 +118,34 @@ class Dynamics:
         return [hidden[min(number, len(hidden) - 1)] for number in range(layers - 1)] + [last]
 
     def loss(
-        self, networks: Networks, inputs: jax.Array, targets: jax.Array, weight: jax.Array
+        self,
+        networks: Networks,
+        inputs: jax.Array,
+        targets: jax.Array,
+        weight: jax.Array,
+        learned: jax.Array | float = 1.0,
     ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        """Of [E, B, .]; rows count by `weight` [B]. Beside it the mean likelihood and error."""
+        """Of [E, B, .]; rows count by `weight` [B]. Beside it the mean objective and error.
+
+        `learned` transitions are learned from in all.
+        """
         mean, log_variance = networks(inputs)
         squared = (mean - targets) ** 2
         share = jnp.broadcast_to((weight / jnp.sum(weight))[None, :, None], squared.shape)
-        count = squared.shape[-1]
-        likelihood = jnp.sum(share * (squared * jnp.exp(-log_variance) + log_variance)) / count
+        size, count = squared.shape[0], squared.shape[-1]
+        error = objective = jnp.sum(share * squared) / count
+        bounds: Any = 0.0
+        if log_variance is not None:
+            likelihood = squared * jnp.exp(-log_variance) + log_variance
+            objective = jnp.sum(share * likelihood) / count
+            bounds = jnp.sum(networks.highest) - jnp.sum(networks.lowest)
         decays = self.decays(len(networks.weights))
         decay = sum(
             0.5 * rate * jnp.vdot(w, w) for rate, w in zip(decays, networks.weights, strict=True)
         )
-        bounds = jnp.sum(networks.highest) - jnp.sum(networks.lowest)
-        total = likelihood + decay + self.bound_weight * bounds
-        error = jnp.sum(share * squared) / count
-        size = squared.shape[0]
-        return total, (likelihood / size, error / size)
+        decay = decay / learned if self.decay_by_count else decay
+        total = objective + decay + self.bound_weight * bounds
+        return total, (objective / size, error / size)
 
     def fit(
         self,
@@ -131,35 +159,41 @@ class Dynamics:
         for_bootstrap, for_epochs = jax.random.split(key)
         unseen = held_out(inputs, self.held_out) * real
         learned = real - unseen
-        mean, deviation = statistics(inputs, learned)
-        ensemble = Ensemble(state.ensemble.networks, mean, deviation)
-        inputs = ensemble.normalised(inputs)
+        scales = [*statistics(inputs, learned)]
+        if self.normalise_targets:
+            scales += statistics(targets, learned)
+        ensemble = Ensemble(state.ensemble.networks, *scales)
+        inputs, targets = ensemble.normalised(inputs), ensemble.normalised_targets(targets)
 
         rows, size = inputs.shape[0], self.ensemble_size
         count = jnp.sum(learned).astype(jnp.int32)
         first = jnp.argsort(1.0 - learned)  # those to learn from, then the others
-        places = jax.random.uniform(for_bootstrap, (size, rows)) * count
-        bootstrap = first[jnp.minimum(places.astype(jnp.int32), count - 1)]
+        chosen = jnp.broadcast_to(first, (size, rows))
+        if self.bootstrap:
+            places = jax.random.uniform(for_bootstrap, (size, rows)) * count
+            chosen = first[jnp.minimum(places.astype(jnp.int32), count - 1)]
         steps = (count + self.model_batch - 1) // self.model_batch
 
         def epoch(number: jax.Array, fit: _Fit) -> _Fit:
             own = jax.random.fold_in(for_epochs, number)
             beyond = jnp.broadcast_to(jnp.arange(rows)[None] >= count, (size, rows))
             order = jnp.argsort(jax.random.uniform(own, (size, rows)) + beyond, axis=1)
-            index = jnp.take_along_axis(bootstrap, order, axis=1)
+            index = jnp.take_along_axis(chosen, order, axis=1)
             index = jnp.pad(index, ((0, 0), (0, -rows % self.model_batch)))
-            begun = fit._replace(likelihood=jnp.zeros(()), error=jnp.zeros(()))
+            begun = fit._replace(objective=jnp.zeros(()), error=jnp.zeros(()))
             return jax.lax.fori_loop(0, steps, lambda at, fit: step(at, fit, index), begun)
 
         def step(at: jax.Array, fit: _Fit, index: jax.Array) -> _Fit:
             start = at * self.model_batch
-            chosen = jax.lax.dynamic_slice_in_dim(index, start, self.model_batch, axis=1)
+            own = jax.lax.dynamic_slice_in_dim(index, start, self.model_batch, axis=1)
             weight = (start + jnp.arange(self.model_batch) < count).astype(jnp.float32)
             loss = jax.grad(self.loss, has_aux=True)
-            slope, (likelihood, error) = loss(fit.networks, inputs[chosen], targets[chosen], weight)
+            slope, (objective, error) = loss(
+                fit.networks, inputs[own], targets[own], weight, jnp.sum(learned)
+            )
             change, optimiser = self._optimiser.update(slope, fit.optimiser)
             networks = optax.apply_updates(fit.networks, change)
-            return _Fit(networks, optimiser, fit.likelihood + likelihood, fit.error + error)
+            return _Fit(networks, optimiser, fit.objective + objective, fit.error + error)
 
         begun = _Fit(ensemble.networks, state.optimiser, jnp.zeros(()), jnp.zeros(()))
         if self.held_out:
@@ -167,36 +201,69 @@ class Dynamics:
             fit, more = self._until_worse(begun, epoch, inputs, targets, judges)
         else:
             fit, more = jax.lax.fori_loop(0, self.epochs, epoch, begun), {}
-        metrics = {"model_loss": fit.likelihood / steps, "model_error": fit.error / steps, **more}
-        return DynamicsState(Ensemble(fit.networks, mean, deviation), fit.optimiser), metrics
+        metrics = {"model_loss": fit.objective / steps, "model_error": fit.error / steps, **more}
+        return DynamicsState(replace(ensemble, networks=fit.networks), fit.optimiser), metrics
 
     def _until_worse(
         self, begun: _Fit, epoch: Any, inputs: jax.Array, targets: jax.Array, judges: jax.Array
     ) -> tuple[_Fit, Metrics]:
-        """Epochs until the error on the rows that are `judges` has not fallen for a while."""
+        """Epochs until the errors on the rows that are `judges` have not fallen for a while."""
+        order = jnp.pad(jnp.argsort(1.0 - judges), (0, -inputs.shape[0] % JUDGED))
+        count = jnp.sum(judges)
 
-        def error(networks: Networks) -> jax.Array:
-            shape = (self.ensemble_size, *inputs.shape)
-            mean, _ = networks(jnp.broadcast_to(inputs, shape))
-            squared = jnp.mean((mean - jnp.broadcast_to(targets, mean.shape)) ** 2, axis=(0, 2))
-            return jnp.sum(squared * judges) / jnp.sum(judges)
+        def errors(networks: Networks) -> jax.Array:
+            """Of each network: [E]. Some rows at a time, for all might not fit into memory."""
+
+            def some(at: jax.Array, total: jax.Array) -> jax.Array:
+                own = jax.lax.dynamic_slice_in_dim(order, at * JUDGED, JUDGED)
+                mean, _ = networks(jnp.broadcast_to(inputs[own], (size, JUDGED, inputs.shape[1])))
+                squared = (mean - jnp.broadcast_to(targets[own], mean.shape)) ** 2
+                counted = (at * JUDGED + jnp.arange(JUDGED) < count).astype(jnp.float32)
+                return total + jnp.mean(squared, axis=2) @ counted
+
+            size, pieces = self.ensemble_size, (count.astype(jnp.int32) + JUDGED - 1) // JUDGED
+            return jax.lax.fori_loop(0, pieces, some, jnp.zeros(size)) / count
 
         def going_on(at: _Stopping) -> jax.Array:
             return (at.epoch < self.epochs) & (at.since < self.patience)
 
         def body(at: _Stopping) -> _Stopping:
-            fit = epoch(at.epoch, at.fit)
-            found = error(fit.networks)
+            upto = jnp.minimum(at.epoch + self.check_every, self.epochs)
+            fit = jax.lax.fori_loop(at.epoch, upto, epoch, at.fit)
+            found = errors(fit.networks)
             better = found < at.least
-            best = jax.tree.map(lambda new, old: jnp.where(better, new, old), fit.networks, at.best)
-            since = jnp.where(better, 0, at.since + 1)
-            return _Stopping(fit, best, jnp.minimum(found, at.least), at.epoch + 1, since)
+            best = jax.tree.map(lambda new, old: _each(better, new, old), fit.networks, at.best)
+            since = jnp.where(jnp.any(better), 0, at.since + upto - at.epoch)
+            return _Stopping(fit, best, jnp.minimum(found, at.least), upto, since)
 
         zero = jnp.int32(0)
-        first = _Stopping(begun, begun.networks, error(begun.networks), zero, zero)
+        first = _Stopping(begun, begun.networks, errors(begun.networks), zero, zero)
         last = jax.lax.while_loop(going_on, body, first)
-        metrics = {"held_out_error": last.least, "epochs_made": last.epoch.astype(jnp.float32)}
-        return last.fit._replace(networks=last.best), metrics
+        least = last.least if self.keep_best else errors(last.fit.networks)
+        metrics = {
+            "held_out_error": jnp.mean(least),
+            "epochs_made": last.epoch.astype(jnp.float32),
+        }
+        return last.fit._replace(networks=last.best) if self.keep_best else last.fit, metrics
+
+
+def _each(better: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    """A layer of the networks that are better [E]; bounds are shared, so they go with any."""
+    if new.ndim == 1:
+        return jnp.where(jnp.any(better), new, old)
+    return jnp.where(jnp.broadcast_to(better[:, None, None], new.shape), new, old)
+
+
+def examples(batch: Batch, learns_reward: bool) -> tuple[jax.Array, jax.Array]:
+    """Inputs (s, a) and targets s' - s, with the reward behind them if it is learned.
+
+    Actions are clipped, as they were on their way into the environment.
+    """
+    action = jnp.clip(batch.action, -1.0, 1.0)
+    targets = batch.next_observation - batch.observation
+    if learns_reward:
+        targets = jnp.concatenate([targets, batch.reward[:, None]], axis=1)
+    return jnp.concatenate([batch.observation, action], axis=1), targets
 
 
 def statistics(inputs: jax.Array, weight: jax.Array) -> tuple[jax.Array, jax.Array]:
