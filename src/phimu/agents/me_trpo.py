@@ -5,7 +5,7 @@ many steps within a trust region. It stops when the networks no longer agree tha
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -16,13 +16,14 @@ from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
 from phimu.data.model_rows import beginnings, rows_to_fit
 from phimu.dynamics.fitting import Dynamics, DynamicsState, examples
-from phimu.dynamics.imagination import Imagination, returns, rollout
-from phimu.errors import InputError, at_least
+from phimu.dynamics.imagination import Imagination, Imagined, returns, rollout
+from phimu.errors import at_least
 from phimu.networks import Gaussian
 from phimu.planning.advantages import standardised
 from phimu.planning.linear_value import LinearValue
 from phimu.planning.trust_region import TrustRegion
-from phimu.types import Batch, Drawn, Feed, Known, Metrics, Spec, Store
+from phimu.planning.validation import Validation
+from phimu.types import Drawn, Feed, Known, Metrics, Spec, Store
 
 
 class MeTrpoState(eqx.Module):
@@ -31,18 +32,6 @@ class MeTrpoState(eqx.Module):
     dynamics: DynamicsState
     rounds: jax.Array  # [] int32: fits so far
     known: Known | None = eqx.field(static=True)  # the task's own reward and end
-
-
-class _Search(NamedTuple):
-    """What the steps of a round carry from one validation to the next."""
-
-    actor: Gaussian
-    critic: jax.Array
-    done: jax.Array  # steps so far
-    best: Gaussian
-    returns: jax.Array  # [E]: of the best in each network
-    kept: jax.Array  # steps that led to the best
-    metrics: Metrics
 
 
 @dataclass(frozen=True)
@@ -67,26 +56,17 @@ class MeTrpo:
     starts: int = 500
     """First observations of real episodes, drawn in every round: imagined ones begin at one of
     them, and the policy is validated from all of them."""
-    validate_every: int = 0
-    """Steps of the policy between two looks at its return in each network; 0: none."""
-    worse_share: float = 0.3
-    """A policy is kept if its return has fallen in at most this share of the networks."""
-    validation_patience: int = 25
-    """Steps without a policy to keep, after which the round ends with the last one kept."""
+    validation: Validation = Validation()
     restart_every: int = 0
     """Rounds after which the networks begin anew; 0: never."""
 
     phases: ClassVar[tuple[Phase, ...]] = (Phase("model", 1), Phase("policy", 1))
 
     def __post_init__(self) -> None:
-        counts = ("policy_steps", "chains", "imagined_horizon", "starts", "validation_patience")
+        counts = ("policy_steps", "chains", "imagined_horizon", "starts")
         at_least(1, **{name: getattr(self, name) for name in counts})
-        at_least(0, validate_every=self.validate_every, restart_every=self.restart_every)
-        if self.validate_every and self.policy_steps % self.validate_every:
-            raise InputError(
-                f"policy_steps is {self.policy_steps}: give a multiple of validate_every, "
-                f"{self.validate_every}."
-            )
+        at_least(0, restart_every=self.restart_every)
+        self.validation.check(self.policy_steps)
 
     def init(self, spec: Spec, key: jax.Array) -> MeTrpoState:
         for_actor, for_dynamics = jax.random.split(key)
@@ -116,13 +96,16 @@ class MeTrpo:
     ) -> tuple[MeTrpoState, Metrics]:
         if phase == "model":
             return self._fit(state, feed, key)
-        known = state.known
+        world = self.world(state, feed)
+        (actor, critic), metrics = self.improve(world, state.actor, state.critic, key)
+        return MeTrpoState(actor, critic, state.dynamics, state.rounds, state.known), metrics
+
+    def world(self, state: MeTrpoState, feed: Feed) -> Imagination:
+        """Where episodes are imagined that begin as those in the feed of the policy."""
+        known, limit = state.known, feed.columns["limit"][0]
         if known is not None and not self.imagined_ends:
             known = known._replace(terminated=None)
-        limit = feed.columns["limit"][0]
-        world = Imagination(state.dynamics.ensemble, known, feed.batch.observation, limit)
-        actor, critic, metrics = self.improve(world, state.actor, state.critic, key)
-        return MeTrpoState(actor, critic, state.dynamics, state.rounds, state.known), metrics
+        return Imagination(state.dynamics.ensemble, known, feed.batch.observation, limit)
 
     def _fit(self, state: MeTrpoState, feed: Feed, key: jax.Array) -> tuple[MeTrpoState, Metrics]:
         for_fit, for_restart = jax.random.split(key)
@@ -139,70 +122,31 @@ class MeTrpo:
 
     def improve(
         self, world: Imagination, actor: Gaussian, critic: jax.Array, key: jax.Array
-    ) -> tuple[Gaussian, jax.Array, Metrics]:
-        """All steps of a round: the policy, V and metrics."""
-        fresh = jnp.full_like(actor.log_std, self.initial_log_std)
-        actor = eqx.tree_at(lambda a: a.log_std, actor, fresh)
-        if not self.validate_every:
-            return self._steps(world, actor, critic, jnp.int32(0), self.policy_steps, key)
-
-        def judged(actor: Gaussian) -> jax.Array:
-            return returns(world, actor, self.imagined_horizon, self.critic.discount)
-
-        def going_on(at: _Search) -> jax.Array:
-            return (at.done < self.policy_steps) & (at.done - at.kept < self.validation_patience)
-
-        def body(at: _Search) -> _Search:
-            count = self.validate_every
-            actor, critic, metrics = self._steps(world, at.actor, at.critic, at.done, count, key)
-            done, found = at.done + count, judged(actor)
-            keep = jnp.mean(found < at.returns) <= self.worse_share
-            best, earned, kept = jax.tree.map(
-                lambda new, old: jnp.where(keep, new, old),
-                (actor, found, done),
-                (at.best, at.returns, at.kept),
-            )
-            return _Search(actor, critic, done, best, earned, kept, metrics)
-
-        zero = jnp.int32(0)
-        shapes = jax.eval_shape(
-            lambda: self._steps(world, actor, critic, zero, self.validate_every, key)[2]
-        )
-        blank = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
-        begun = _Search(actor, critic, zero, actor, judged(actor), zero, blank)
-        last = jax.lax.while_loop(going_on, body, begun)
-        metrics = last.metrics | {
-            "validation_return": jnp.mean(last.returns),
-            "steps_made": last.done.astype(jnp.float32),
-            "steps_kept": last.kept.astype(jnp.float32),
-        }
-        return last.best, last.critic, metrics
-
-    def _steps(
-        self,
-        world: Imagination,
-        actor: Gaussian,
-        critic: jax.Array,
-        first: jax.Array,
-        count: int,
-        key: jax.Array,
-    ) -> tuple[Gaussian, jax.Array, Metrics]:
-        """`count` steps from number `first` on; the metrics are those of the last."""
+    ) -> tuple[tuple[Gaussian, jax.Array], Metrics]:
+        """All steps of a round."""
 
         def step(carried: Any, number: jax.Array) -> tuple[Any, Metrics]:
-            actor, critic = carried
-            own = jax.random.fold_in(key, number)
-            batch, age = rollout(world, actor, self.chains, self.imagined_horizon, own)
-            return self._step(actor, critic, batch, age)
+            (actor, critic), own = carried, jax.random.fold_in(key, number)
+            imagined = rollout(world, actor, self.chains, self.imagined_horizon, own)
+            return self.step(actor, critic, imagined)
 
-        numbers = first + jnp.arange(count, dtype=jnp.int32)
-        (actor, critic), metrics = jax.lax.scan(step, (actor, critic), numbers)
-        return actor, critic, jax.tree.map(lambda each: each[-1], metrics)
+        def steps(carried: Any, first: jax.Array, count: int) -> tuple[Any, Metrics]:
+            numbers = first + jnp.arange(count, dtype=jnp.int32)
+            carried, metrics = jax.lax.scan(step, carried, numbers)
+            return carried, jax.tree.map(lambda each: each[-1], metrics)
 
-    def _step(
-        self, actor: Gaussian, critic: jax.Array, batch: Batch, age: jax.Array
+        def judge(carried: Any) -> jax.Array:
+            return returns(world, carried[0], self.imagined_horizon, self.critic.discount)
+
+        log_std = jnp.full_like(actor.log_std, self.initial_log_std)
+        begun = eqx.tree_at(lambda a: a.log_std, actor, log_std), critic
+        return self.validation.search(begun, self.policy_steps, steps, judge)
+
+    def step(
+        self, actor: Gaussian, critic: jax.Array, imagined: Imagined
     ) -> tuple[tuple[Gaussian, jax.Array], Metrics]:
         """TRPO's step by rows [T, N] in order; then V is fitted to their returns."""
+        batch, age = imagined
         advantage, target = self.critic.advantages(critic, batch, age)
         observation, action = (
             x.reshape(-1, x.shape[-1]) for x in (batch.observation, batch.action)
@@ -266,7 +210,7 @@ ONLINE: Presets = {
             policy_steps=400,
             chains=500,
             imagined_horizon=100,
-            validate_every=5,
+            validation=Validation(validate_every=5),
             restart_every=5,
         ),
         Schedule(
@@ -289,8 +233,7 @@ ONLINE: Presets = {
             policy_steps=40,
             imagined_horizon=200,
             starts=64,
-            validate_every=5,
-            validation_patience=10,
+            validation=Validation(validate_every=5, validation_patience=20),
         ),
         Schedule(
             Collection(learning_starts=1_000, train_freq=1_000),

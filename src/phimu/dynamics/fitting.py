@@ -105,10 +105,14 @@ class Dynamics:
             for m, n, own in layers
         )
         biases = tuple(jnp.zeros((size, 1, n)) for n in sizes[1:])
-        bounds = (jnp.full(outputs, x, jnp.float32) if gaussian else None for x in LOG_VARIANCES)
-        networks = Networks(weights, biases, *bounds, self.model_activation)
-        scales = (x(outputs) if self.normalise_targets else None for x in (jnp.zeros, jnp.ones))
-        ensemble = Ensemble(networks, jnp.zeros(inputs), jnp.ones(inputs), *scales)
+        lowest, highest = (
+            jnp.full(outputs, bound, jnp.float32) if gaussian else None for bound in LOG_VARIANCES
+        )
+        networks = Networks(weights, biases, lowest, highest, self.model_activation)
+        scales = [jnp.zeros(inputs), jnp.ones(inputs)]
+        if self.normalise_targets:
+            scales += [jnp.zeros(outputs), jnp.ones(outputs)]
+        ensemble = Ensemble(networks, *scales)
         return DynamicsState(ensemble, self._optimiser.init(networks))
 
     def decays(self, layers: int) -> list[float]:
@@ -134,13 +138,13 @@ class Dynamics:
         share = jnp.broadcast_to((weight / jnp.sum(weight))[None, :, None], squared.shape)
         size, count = squared.shape[0], squared.shape[-1]
         error = objective = jnp.sum(share * squared) / count
-        bounds: Any = 0.0
-        if log_variance is not None:
+        bounds, low, high = jnp.zeros(()), networks.lowest, networks.highest
+        if log_variance is not None and low is not None and high is not None:
             likelihood = squared * jnp.exp(-log_variance) + log_variance
             objective = jnp.sum(share * likelihood) / count
-            bounds = jnp.sum(networks.highest) - jnp.sum(networks.lowest)
+            bounds = jnp.sum(high) - jnp.sum(low)
         decays = self.decays(len(networks.weights))
-        decay = sum(
+        decay: Any = sum(
             0.5 * rate * jnp.vdot(w, w) for rate, w in zip(decays, networks.weights, strict=True)
         )
         decay = decay / learned if self.decay_by_count else decay
