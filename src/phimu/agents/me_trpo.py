@@ -165,6 +165,7 @@ class MeTrpo:
 
 
 # Networks of one value for s' - s; all of them learn from the same transitions.
+# Deviation: a third of the rows is held out wherever they lie, and not the last of every round.
 _SQUARED = Dynamics(
     bootstrap=False,
     model_activation="relu",
@@ -195,6 +196,9 @@ ONLINE: Presets = {
             batch_size=200_000,
         ),
     ),
+    # Deviation: the authors fit s' in its own units, explore with noise on parameters and actions,
+    # and shorten steps by 0.8; here targets are normalised, the noise is the policy's, and steps
+    # are halved.
     "original": Preset(
         MeTrpo(
             replace(
