@@ -125,6 +125,9 @@ def tiny():
         "candidates": 200,
         "elites": 20,
         "iterations": 4,
+        "policy_steps": 2,
+        "chains": 64,
+        "imagined_horizon": 3,
     }
 
     suffixes = {"sizes": (32,), "width": 32, "dim": 32, "updates": 200, "learning_rate": 3e-3}

@@ -11,7 +11,7 @@ from phimu.agents.pets import CEM, RS, Pets
 from phimu.agents.schedule import Collection, Schedule
 from phimu.data.replay import Replay
 from phimu.data.rows import split
-from phimu.dynamics import Dynamics
+from phimu.dynamics.fitting import Dynamics
 from phimu.environments.task import open_task
 from phimu.errors import InputError
 from phimu.planning.shooting import Shooting

@@ -11,12 +11,13 @@ from jax.flatten_util import ravel_pytree
 from phimu.agents import preset
 from phimu.agents.trpo import Trpo
 from phimu.errors import InputError
-from phimu.planning.trust_region import divergence
+from phimu.planning.trust_region import TrustRegion, divergence
 from phimu.types import Spec
 
 SPEC = Spec(3, 2)
 KEY = jax.random.PRNGKey(0)
-AGENT = Trpo(actor_sizes=(8,), kl_slack=1.0)
+REGION = TrustRegion(kl_slack=1.0)
+AGENT = Trpo(actor_sizes=(8,), region=REGION)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def surrogate(actor, old, observation, action, advantage):
 @pytest.mark.parametrize("max_kl", [1e-3, 1e-2, 0.1])
 def test_a_step_improves_the_surrogate_within_the_region(problem, max_kl):
     actor, observation, *_ = problem
-    after, metrics = jax.jit(replace(AGENT, max_kl=max_kl).step)(*problem)
+    after, metrics = jax.jit(replace(REGION, max_kl=max_kl).step)(*problem)
     kl = float(divergence(actor(observation), after(observation)))
     assert 0.3 * max_kl < kl <= max_kl
     np.testing.assert_allclose(metrics["divergence"], kl, rtol=1e-3)
@@ -51,7 +52,7 @@ def test_a_step_improves_the_surrogate_within_the_region(problem, max_kl):
 def test_the_full_step_is_just_below_the_border(problem):
     """Its quadratic KL is max_kl - damping |x|^2 / 2."""
     actor, observation, *_ = problem
-    after, metrics = jax.jit(replace(AGENT, max_kl=1e-3).step)(*problem)
+    after, metrics = jax.jit(replace(REGION, max_kl=1e-3).step)(*problem)
     assert float(metrics["step_share"]) == 1.0
     before, moved = (ravel_pytree(x)[0] for x in (actor, after))
     expected = 1e-3 - 0.05 * float(jnp.sum((moved - before) ** 2))
@@ -66,7 +67,7 @@ def assert_identical(one, other):
 
 def test_without_advantages_the_policy_stays(problem):
     actor, observation, action, advantage = problem
-    after, metrics = jax.jit(AGENT.step)(actor, observation, action, jnp.zeros_like(advantage))
+    after, metrics = jax.jit(REGION.step)(actor, observation, action, jnp.zeros_like(advantage))
     assert_identical(after, actor)
     assert float(metrics["step_share"]) == 0.0
     assert all(np.isfinite(float(value)) for value in metrics.values())
@@ -74,7 +75,7 @@ def test_without_advantages_the_policy_stays(problem):
 
 def test_a_line_search_that_fails_restores_the_policy(problem):
     """Nothing gains a thousand times what the gradient promises."""
-    after, metrics = jax.jit(replace(AGENT, accept_ratio=1e3).step)(*problem)
+    after, metrics = jax.jit(replace(REGION, accept_ratio=1e3).step)(*problem)
     assert_identical(after, problem[0])
     assert float(metrics["step_share"]) == 0.0
 
@@ -82,15 +83,18 @@ def test_a_line_search_that_fails_restores_the_policy(problem):
 def test_presets_are_the_published_settings():
     settings, schedule = preset("trpo", "mbbl")
     assert (settings.actor_sizes, settings.critic.critic_sizes) == ((64, 64), (64, 64))
-    assert (settings.max_kl, settings.damping, settings.cg_iterations) == (0.01, 0.1, 10)
-    assert (settings.backtracks, settings.accept_ratio, settings.kl_slack) == (10, 0.1, None)
+    assert settings.region == TrustRegion(0.01, None, 0.1, 10, 10, 0.1)
     assert (settings.critic.critic_epochs, settings.critic.critic_minibatches) == (20, 1)
     assert (settings.critic.critic_betas, settings.critic.critic_epsilon) == ((0.5, 0.99), 1e-4)
     assert (settings.critic.discount, settings.critic.gae_lambda) == (0.99, 0.95)
     assert not settings.critic.bootstrap_time_limits
     assert (schedule.batch_size, schedule.normalise_observations) == (2_000, True)
     settings, schedule = preset("trpo", "original")
-    assert (settings.actor_sizes, settings.kl_slack, schedule.batch_size) == ((32, 32), 1.5, 1_024)
+    assert (settings.actor_sizes, settings.region.kl_slack, schedule.batch_size) == (
+        (32, 32),
+        1.5,
+        1_024,
+    )
     assert (settings.critic.gae_lambda, settings.critic.critic_learning_rate) == (0.98, 1e-3)
     assert (settings.critic.critic_epochs, 1_024 // settings.critic.critic_minibatches) == (5, 64)
 
@@ -99,4 +103,4 @@ def test_presets_are_the_published_settings():
 def test_bad_settings_are_refused_by_name(bad):
     (name, value), *_ = bad.items()
     with pytest.raises(InputError, match=f"{name} is {value}"):
-        Trpo(**bad)
+        TrustRegion(**bad)

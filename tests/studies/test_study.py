@@ -20,6 +20,7 @@ from phimu.studies.plan import expand, narrow
 from phimu.studies.tables import STUDIES
 
 PROBE = "phimu/probe-TimeLimit-v0"
+VARIANTS = len(STUDIES["table1"].variants)
 SMALL = ["table1", "--preset", "small", "--steps", "2000", "--seeds", "2", "--tasks"]
 BENCH = {
     "threads": 2,
@@ -78,7 +79,7 @@ def test_dry_run_needs_no_simulator(
     assert study("table1", "--preset", "small", "--dry-run") == 0
     said = capsys.readouterr().out
     assert "?" not in said
-    assert sum(line.split()[-1:] == ["new"] for line in said.splitlines()) == 10 * 7 * 4
+    assert sum(line.split()[-1:] == ["new"] for line in said.splitlines()) == 10 * VARIANTS * 4
     assert study(*SMALL, "mbbl/HalfCheetah-v0") == 2
     assert 'to get it, run: pip install "phimu[mujoco]"' in capsys.readouterr().err
     assert not Path("runs").exists()
@@ -169,7 +170,7 @@ def test_settings_on_the_command_line_are_those_of_the_runs(
             "agent is 'dqn': to train in an environment choose one of ctrl-ucb-m,",
         ),
         ([*SMALL, "Pendulun"], "task 'Pendulun' is not a registered Gymnasium id"),
-        ([*SMALL, PROBE, "--only", "15"], "only is 15: give numbers from 1 to 14."),
+        ([*SMALL, PROBE, "--only", "99"], f"only is 99: give numbers from 1 to {2 * VARIANTS}."),
         ([*SMALL, PROBE, "--workers", "0"], "workers is 0: give at least 1."),
         ([*SMALL, PROBE, "--set", "batch_size"], "set is 'batch_size': write it as name=value."),
         ([*SMALL, PROBE, "--set", "batch_size=x"], "batch_size is 'x': give an integer."),

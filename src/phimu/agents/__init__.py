@@ -61,6 +61,11 @@ AGENTS = {
         "trust region policy optimisation: on policy, a natural-gradient step per round",
         online="ONLINE",
     ),
+    "me-trpo": Entry(
+        "phimu.agents.me_trpo",
+        "ME-TRPO: an ensemble of the dynamics, TRPO on episodes imagined in it",
+        online="ONLINE",
+    ),
     "pets-cem": Entry(
         "phimu.agents.pets",
         "PETS: a probabilistic ensemble of the dynamics, a plan by CEM in every state",
@@ -98,8 +103,8 @@ PRESETS = {
     "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, bonus_scale 0",
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
-    "mbbl": "ppo, trpo and pets as MBBL ran them, which the paper has their scores from",
-    "original": "ppo, trpo and pets as in their authors' code",
+    "mbbl": "ppo, trpo, me-trpo and pets as MBBL ran them, which the paper has their scores from",
+    "original": "ppo, trpo, me-trpo and pets as in their authors' code",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",
     "explore": "small with a bonus, for tasks whose reward has to be found",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
-from phimu.data.rows import join
-from phimu.dynamics import Dynamics, DynamicsState, Ensemble
+from phimu.data.model_rows import rows_to_fit
+from phimu.dynamics.ensemble import Ensemble
+from phimu.dynamics.fitting import Dynamics, DynamicsState, examples
 from phimu.planning.shooting import Shooting, World
 from phimu.types import Drawn, Feed, Known, Metrics, Spec, Store
 
@@ -81,29 +81,13 @@ class Pets:
         return Planned(state.dynamics.ensemble, self.planner, state.known, state.action_dim)
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
-        """All transitions; if those are too many, the newest and as many at random.
-
-        Rows are repeated until there are always as many, so that all fits are one program; those
-        that are repeated do not count.
-        """
-        size = store.batch_size
-        newest = store.latest(min(len(store), size if len(store) <= size else size // 2))
-        rows = join(newest)
-        if len(store) > size:
-            rows = np.concatenate([rows, store.sample(rng).rows[: size - len(rows)]])
-        real = (np.arange(size) < len(rows)).astype(np.float32)
-        return Drawn(rows[np.arange(size) % len(rows)], columns={"real": real})
+        return rows_to_fit(store, rng)
 
     def update(
         self, phase: str, state: PetsState, feed: Feed, key: jax.Array
     ) -> tuple[PetsState, Metrics]:
-        batch = feed.batch
-        inputs = jnp.concatenate([batch.observation, batch.action], axis=1)
-        targets = batch.next_observation - batch.observation
-        if state.known is None:
-            targets = jnp.concatenate([targets, batch.reward[:, None]], axis=1)
-        real = feed.columns["real"]
-        dynamics, metrics = self.dynamics.fit(state.dynamics, inputs, targets, real, key)
+        rows, real = examples(feed.batch, state.known is None), feed.columns["real"]
+        dynamics, metrics = self.dynamics.fit(state.dynamics, *rows, real, key)
         return PetsState(dynamics, state.known, state.action_dim), metrics
 
 

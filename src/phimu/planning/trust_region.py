@@ -4,10 +4,16 @@ Parameters are one vector here (`jax.flatten_util.ravel_pytree`).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from phimu.errors import InputError, at_least
+from phimu.networks import Gaussian, norm
+from phimu.types import Metrics
 
 Product = Callable[[jax.Array], jax.Array]
 # A Gaussian for each of B observations: mean [B, action_dim], log standard deviation [action_dim].
@@ -116,3 +122,57 @@ def line_search(
     tried, found = jax.lax.while_loop(going_on, again, (jnp.int32(0), jnp.asarray(False)))
     share = jnp.where(found, 0.5 ** (tried - 1), 0.0).astype(step.dtype)
     return Found(jnp.where(found, parameters + share * step, parameters), share)
+
+
+@dataclass(frozen=True)
+class TrustRegion:
+    """How far a policy moves in one step, and how that step is found."""
+
+    max_kl: float = 0.01
+    """The mean KL that a step aims at: the size of the trust region."""
+    kl_slack: float | None = 1.5
+    """A step whose KL is above this times max_kl is made shorter; none: any KL will do."""
+    damping: float = 0.1
+    """What is added to the diagonal of the Fisher matrix."""
+    cg_iterations: int = 10
+    """Steps of conjugate gradient."""
+    backtracks: int = 10
+    """How often the line search tries, each time half as far."""
+    accept_ratio: float = 0.1
+    """A step has to gain more than this share of what the gradient promises."""
+
+    def __post_init__(self) -> None:
+        at_least(1, cg_iterations=self.cg_iterations, backtracks=self.backtracks)
+        for name in ("max_kl", "damping"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"{name} is {getattr(self, name)}: give a positive number.")
+
+    def step(
+        self, actor: Gaussian, observation: jax.Array, action: jax.Array, advantage: jax.Array
+    ) -> tuple[Gaussian, Metrics]:
+        """The policy after a step by rows [B, .]; the same if no step is good enough."""
+        parameters, restored = ravel_pytree(actor)
+        old, old_log_density = actor(observation), actor.log_density(observation, action)
+
+        def surrogate(parameters: jax.Array) -> jax.Array:
+            log_density = restored(parameters).log_density(observation, action)
+            return jnp.mean(jnp.exp(log_density - old_log_density) * advantage)
+
+        def measure(parameters: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return surrogate(parameters), divergence(old, restored(parameters)(observation))
+
+        slope = jax.grad(surrogate)(parameters)
+        product = fisher_product(lambda p: restored(p)(observation), parameters, self.damping)
+        direction = conjugate_gradient(product, slope, self.cg_iterations)
+        step = longest_step(direction, product, self.max_kl)
+        limit = None if self.kl_slack is None else self.kl_slack * self.max_kl
+        search = self.backtracks, self.accept_ratio, limit
+        found = line_search(measure, parameters, step, slope, *search)
+        gained, kl = measure(found.parameters)
+        metrics = {
+            "policy_loss": -gained,
+            "divergence": kl,
+            "step_share": found.share,
+            "actor_gradient": norm(slope),
+        }
+        return restored(found.parameters), metrics

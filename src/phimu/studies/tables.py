@@ -97,6 +97,7 @@ _ALL = (
             Variant("sac", "sac", (), "SAC (3-layer)"),
             Variant("ppo", "ppo", (), "PPO", "mbbl"),
             Variant("trpo", "trpo", (), "TRPO", "mbbl"),
+            Variant("me-trpo", "me-trpo", (), "ME-TRPO", "mbbl"),
             Variant("pets-cem", "pets-cem", (), "PETS-CEM", "mbbl"),
             Variant("pets-rs", "pets-rs", (), "PETS-RS", "mbbl"),
         ),

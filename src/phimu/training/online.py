@@ -25,7 +25,7 @@ from phimu.training.streams import BATCH, WARM_UP, check_seed, stream
 from phimu.types import Act, Batch, Drawn, Metrics
 
 MOST = 32  # updates in a compiled call: their batches are in memory at once
-SHARED = ("batch_size", "negatives")  # what several devices divide among themselves
+SHARED = ("batch_size", "negatives", "starts")  # what several devices divide among themselves
 _AS_IT_COMES = nullcontext()
 
 

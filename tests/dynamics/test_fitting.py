@@ -1,23 +1,17 @@
 """Ensembles of the dynamics against NumPy, and on systems whose answer is known."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from phimu.dynamics import (
-    Dynamics,
-    Ensemble,
-    Networks,
-    bounded,
-    held_out,
-    rollout,
-    stacked_product,
-    statistics,
-)
+from phimu.dynamics.ensemble import bounded, stacked_product
+from phimu.dynamics.fitting import Dynamics, held_out, statistics
 from phimu.errors import InputError
-from phimu.types import Known, Spec
+from phimu.types import Spec
 
 SPEC = Spec(2, 1)
 SMALL = Dynamics(model_sizes=(8, 6), weight_decay=(0.1, 0.2, 0.3))
@@ -60,7 +54,8 @@ def test_five_networks_are_five_separate_networks():
     inputs, _ = rows(7, networks=5)
     together = networks(inputs)
     for each in range(5):
-        alone = networks._replace(
+        alone = replace(
+            networks,
             weights=tuple(w[each : each + 1] for w in networks.weights),
             biases=tuple(b[each : each + 1] for b in networks.biases),
         )
@@ -152,6 +147,31 @@ def test_weight_decay_of_other_depths():
     assert Dynamics(weight_decay=(0.5,)).decays(3) == [0.5, 0.5, 0.5]
 
 
+def test_the_squared_error_is_the_one_that_numpy_finds():
+    """Of networks with ReLU and no variances; the decay is shared by forty transitions."""
+    settings = Dynamics(
+        model_sizes=(8, 6), model_objective="squared_error", model_activation="relu",
+        weight_decay=(1.0, 0.0), decay_by_count=True,
+    )  # fmt: skip
+    networks = settings.init(SPEC, False, KEY).ensemble.networks
+    assert networks.lowest is None
+    inputs, targets = rows(6, networks=5)
+    weight = np.float32([1, 1, 1, 1, 0, 0])
+    total, (objective, error) = settings.loss(networks, inputs, targets, weight, 40.0)
+    expected = decay = 0.0
+    for number in range(5):
+        x = np.asarray(inputs[number], np.float64)
+        layers = list(zip(networks.weights, networks.biases, strict=True))
+        for w, b in layers:
+            x = np.maximum(x, 0.0) if w is not layers[0][0] else x
+            x = x @ np.asarray(w[number], np.float64) + np.asarray(b[number], np.float64)
+        expected += np.mean((x - targets[number])[:4] ** 2)
+        decay += sum(0.5 * (np.asarray(w[number], np.float64) ** 2).sum() for w, _ in layers[:-1])
+    np.testing.assert_allclose(total, expected + decay / 40, rtol=1e-5)
+    np.testing.assert_allclose(objective, expected / 5, rtol=1e-5)
+    assert error == objective
+
+
 # A fit
 
 
@@ -187,6 +207,43 @@ def test_a_fit_finds_mean_and_variance_of_a_linear_system(fitted):
     np.testing.assert_allclose(np.mean(deviation**2, axis=(0, 1)), VARIANCE, rtol=0.25)
     np.testing.assert_allclose(metrics["model_error"], VARIANCE.mean(), rtol=0.2)
     assert np.std(np.asarray(after), axis=0).mean() > 1e-4  # bootstraps differ, so networks do
+
+
+SQUARED = Dynamics(
+    model_sizes=(32, 32), model_activation="relu", model_objective="squared_error",
+    normalise_targets=True, bootstrap=False, weight_decay=(0.0,), model_learning_rate=3e-3,
+    model_batch=64, epochs=40,
+)  # fmt: skip
+
+
+def test_networks_without_variances_find_the_mean_in_the_units_of_the_targets():
+    inputs, targets, _ = linear_system(2_000)
+    targets = targets * np.float32([100.0, 1.0]) + np.float32([50.0, 0.0])
+    state = SQUARED.init(SPEC, False, KEY)
+    state, metrics = jax.jit(SQUARED.fit)(state, inputs, targets, np.ones(2_000, np.float32), KEY)
+    np.testing.assert_allclose(state.ensemble.target_mean, targets.mean(axis=0), rtol=1e-3)
+    np.testing.assert_allclose(state.ensemble.target_deviation, targets.std(axis=0), rtol=1e-3)
+    inputs, _, mean = linear_system(500, seed=1)
+    after, deviation, _ = state.ensemble.predict(inputs[:, :2], inputs[:, 2:])
+    assert not np.any(deviation)
+    found = (np.asarray(after) - inputs[None, :, :2]).mean(axis=0)
+    wanted = mean * [100.0, 1.0] + [50.0, 0.0]
+    assert (np.sqrt(np.mean((found - wanted) ** 2, axis=0)) < [4.0, 0.04]).all()
+    unexplained = VARIANCE * [1e4, 1.0] / targets.var(axis=0)
+    np.testing.assert_allclose(metrics["model_error"], unexplained.mean(), rtol=0.2)
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_without_bootstraps_every_network_learns_from_every_row(bootstrap):
+    """Steps too small to change anything: the error of an epoch is then that of its rows."""
+    settings = replace(SQUARED, bootstrap=bootstrap, model_learning_rate=1e-30, epochs=1)
+    inputs, targets, _ = linear_system(640)
+    state, fit = settings.init(SPEC, False, KEY), jax.jit(settings.fit)
+    state, metrics = fit(state, inputs, targets, np.ones(640, np.float32), KEY)
+    ensemble = state.ensemble
+    found, _ = ensemble.networks(jnp.broadcast_to(ensemble.normalised(inputs), (5, 640, 3)))
+    error = np.mean((np.asarray(found) - ensemble.normalised_targets(targets)[None]) ** 2)
+    assert np.isclose(metrics["model_error"], error, rtol=1e-5) != bootstrap
 
 
 def test_padding_is_never_learned_from():
@@ -230,6 +287,29 @@ def test_a_fit_stops_when_what_is_held_out_is_predicted_no_better():
     np.testing.assert_allclose(error, metrics["held_out_error"], rtol=1e-4)  # its best networks
 
 
+def test_a_fit_may_look_rarely_and_keep_the_last_networks():
+    inputs, _ = rows(100, seed=3)
+    targets = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
+    unseen, errors = np.asarray(held_out(inputs, 0.3), bool), []
+    for keep_best in (True, False):
+        settings = replace(
+            SQUARED, epochs=60, model_batch=16, held_out=0.3, patience=12, check_every=5,
+            model_learning_rate=1e-2, keep_best=keep_best,
+        )  # fmt: skip
+        state, fit = settings.init(SPEC, False, KEY), jax.jit(settings.fit)
+        after, metrics = fit(state, inputs, targets, np.ones(100, np.float32), KEY)
+        made, ensemble = int(metrics["epochs_made"]), after.ensemble
+        assert made < 60
+        assert made % 5 == 0
+        batches = -(-(100 - unseen.sum()) // 16)
+        assert int(optax.tree.get(after.optimiser, "count")) == made * batches
+        found, _ = ensemble.networks(jnp.broadcast_to(ensemble.normalised(inputs), (5, 100, 3)))
+        wanted = ensemble.normalised_targets(targets)
+        errors.append(np.mean((np.asarray(found)[:, unseen] - wanted[None, unseen]) ** 2))
+        np.testing.assert_allclose(metrics["held_out_error"], errors[-1], rtol=1e-4)
+    assert errors[0] < errors[1]  # what was learned last is the noise of the others
+
+
 def test_a_row_is_held_out_wherever_it_lies():
     inputs, _ = rows(2_000)
     side = np.asarray(held_out(inputs, 0.2))
@@ -256,75 +336,3 @@ def test_constant_inputs_are_left_as_they_are():
 def test_bad_settings_are_named(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
         Dynamics(**bad)
-
-
-# Imagined episodes
-
-
-def exact(matrix, networks=5, reward=None):
-    """An ensemble whose networks all have s' - s = matrix (s, a), and are certain of it."""
-    outputs = matrix.shape[0] + (reward is not None)
-    weight = np.zeros((networks, matrix.shape[1], 2 * outputs), np.float32)
-    weight[:, :, : matrix.shape[0]] = matrix.T
-    if reward is not None:
-        weight[:, :, outputs - 1] = reward
-    bias = np.zeros((networks, 1, 2 * outputs), np.float32)
-    bias[..., outputs:] = -50.0
-    bounds = jnp.full(outputs, -50.0), jnp.full(outputs, 0.5)
-    layers = Networks((jnp.asarray(weight),), (jnp.asarray(bias),), *bounds)
-    return Ensemble(layers, jnp.zeros(matrix.shape[1]), jnp.ones(matrix.shape[1]))
-
-
-class Proportional:
-    """a = -s / 2."""
-
-    def sample(self, observation, key):
-        return -0.5 * observation, jnp.zeros(observation.shape[:-1])
-
-
-MOVE = np.float32([[0.0, 0.5]])  # s' = s + a / 2
-STARTS = np.float32([[1.0], [-0.4], [0.1]])
-
-
-def test_imagined_episodes_are_those_of_the_system():
-    known = Known(lambda s, a, after: -(s[..., 0] ** 2) + a[..., 0])
-    found = rollout(exact(MOVE), known, Proportional(), STARTS, 6, KEY)
-    s = STARTS
-    for step in range(6):
-        a, after = -0.5 * s, 0.75 * s
-        np.testing.assert_allclose(found.batch.observation[step], s, atol=1e-6)
-        np.testing.assert_allclose(found.batch.action[step], a, atol=1e-6)
-        np.testing.assert_allclose(found.batch.next_observation[step], after, atol=1e-6)
-        np.testing.assert_allclose(found.batch.reward[step], (-(s**2) + a)[:, 0], atol=1e-6)
-        s = after
-    assert (found.alive == 1).all()
-    assert not np.any(found.batch.terminated)
-
-
-def test_imagined_episodes_end_where_the_task_says_so():
-    known = Known(lambda s, a, after: s[..., 0], lambda after: jnp.abs(after[..., 0]) < 0.25)
-    found = rollout(exact(MOVE), known, Proportional(), STARTS, 8, KEY)
-    lengths = np.sum(np.asarray(found.alive), axis=0)
-    np.testing.assert_array_equal(lengths, [5, 2, 1])  # 0.75^5 < 0.25, 0.4 * 0.75^2, 0.1 * 0.75
-    first = np.argmax(np.asarray(found.batch.terminated), axis=0)
-    np.testing.assert_array_equal(first + 1, lengths)
-
-
-def test_imagined_rewards_are_learned_where_they_are_not_known():
-    ensemble = exact(MOVE, reward=np.float32([2.0, -1.0]))
-    found = rollout(ensemble, None, Proportional(), STARTS, 3, KEY)
-    s, a = found.batch.observation[..., 0], found.batch.action[..., 0]
-    np.testing.assert_allclose(found.batch.reward, 2 * s - a, atol=1e-5)
-
-
-def test_each_step_of_imagined_episodes_is_by_one_network():
-    """Networks that move by 1, 2, ... 5: every chain makes the same steps, and all occur."""
-    ensemble = exact(np.float32([[0.0, 0.0]]))
-    bias = ensemble.networks.biases[0].at[:, 0, 0].set(jnp.arange(1.0, 6.0))
-    ensemble = Ensemble(
-        ensemble.networks._replace(biases=(bias,)), ensemble.mean, ensemble.deviation
-    )
-    found = rollout(ensemble, Known(lambda s, a, _: s[..., 0]), Proportional(), STARTS, 60, KEY)
-    moved = np.asarray(found.batch.next_observation - found.batch.observation)[..., 0]
-    assert np.allclose(moved, moved[:, :1], atol=1e-4)
-    assert set(np.round(moved[:, 0]).astype(int)) == {1, 2, 3, 4, 5}

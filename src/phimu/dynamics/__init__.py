@@ -1,0 +1,1 @@
+"""Models of the dynamics: networks of s' - s, their fit, and episodes imagined in them."""
