@@ -15,6 +15,8 @@ from phimu.representation.negatives import Negatives
 from phimu.representation.seam import compared, density, needs_next_action
 from phimu.types import Batch, Feed, Spec
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 KEY = jax.random.PRNGKey(0)
 SIZES = {"feature_dim": 3, "feature_sizes": (4,), "reward_sizes": (4,), "feature_layer_norm": False}
 
@@ -178,7 +180,7 @@ def test_it_finds_a_known_transition():
     @jax.jit
     def learned(state):
         step = lambda state, key: learner.update(state, Feed(drawn(key)), key)  # noqa: E731
-        return jax.lax.scan(step, state, jax.random.split(KEY, 1_500))[0]
+        return jax.lax.scan(step, state, jax.random.split(KEY, 800))[0]
 
     state = learned(started(learner, Spec(1, 1)))
     base = np.asarray(drawn(jax.random.PRNGKey(9)).next_observation)
