@@ -72,15 +72,16 @@ def test_its_agent_in_python(name: str, tmp_path: Path):
     assert (model.bonus(*pair) > 0).all()
     following = np.linspace(-1, 1, 5, dtype=np.float32)[:, None]
     if name == "successor":
-        for ask in (
-            model.density_ratio,
-            lambda *_: model.mu(following),
-            lambda *_: model.temperature,
-        ):
-            with pytest.raises(
-                InputError, match=r"^The representation SuccessorFeatures has no dens"
-            ):
-                ask(*pair, following)
+        asked = (
+            lambda: model.density_ratio(*pair, following),
+            lambda: model.log_z(*pair),
+            lambda: model.mu(following),
+            lambda: model.temperature,
+            model.base_measure,
+        )
+        for ask in asked:
+            with pytest.raises(InputError, match=r"^The representation SuccessorFeatures has no d"):
+                ask()
     else:
         base = model.base_measure()
         ratios = model.density_ratio(*pair, base.points)

@@ -99,13 +99,15 @@ class GaussianDynamics:
 
     def init(self, spec: Spec, key: jax.Array) -> GaussianDynamicsState:
         for_f, for_g, for_reward, for_waves, for_phases = jax.random.split(key, 5)
-        d, style = self.feature_dim, {"layer_norm": self.feature_layer_norm}
-        shape = (*self.feature_sizes, d)
+        d, shape = self.feature_dim, (*self.feature_sizes, self.feature_dim)
+
+        def feature_map(inputs: int, key: jax.Array, output: str) -> FeatureMap:
+            network = MLP((inputs, *shape), key, layer_norm=self.feature_layer_norm)
+            return FeatureMap(None, network, output, 1.0)
+
         networks = GaussianNetworks(
-            FeatureMap(
-                None, MLP((spec.pair_dim, *shape), for_f, **style), self.feature_output, 1.0
-            ),
-            FeatureMap(None, MLP((spec.observation_dim, *shape), for_g, **style), "identity", 1.0),
+            feature_map(spec.pair_dim, for_f, self.feature_output),
+            feature_map(spec.observation_dim, for_g, "identity"),
             MLP((d, *self.reward_sizes, 1), for_reward),
         )
         spread = 1 / np.sqrt(d) if self.frequency is None else self.frequency
@@ -214,7 +216,7 @@ class GaussianDynamics:
 def energy(f: jax.Array, g: jax.Array) -> jax.Array:
     """Minus half the mean over components of (f - g)^2, of f [B, d] with every g [K, d]: [B, K].
 
-    Deviation: SPEDE's paper has a sum over a fixed variance; its code, as here, the mean.
+    The mean is that of the authors' code: a variance of d, to which f and g learn their own scale.
     """
     squares = jnp.sum(f**2, axis=1)[:, None] + jnp.sum(g**2, axis=1)[None, :]
     return (inner(f, g) - 0.5 * squares) / f.shape[1]

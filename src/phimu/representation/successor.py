@@ -88,12 +88,12 @@ class SuccessorFeatures:
 
     def init(self, spec: Spec, key: jax.Array) -> SuccessorFeaturesState:
         for_psi, for_g, for_following, for_reward = jax.random.split(key, 4)
-        d, style = self.feature_dim, {"layer_norm": self.feature_layer_norm}
+        d, layer_norm = self.feature_dim, self.feature_layer_norm
         shape = (*self.feature_sizes, d)
-        psi = MLP((spec.pair_dim, *shape), for_psi, **style)
+        psi = MLP((spec.pair_dim, *shape), for_psi, layer_norm=layer_norm)
         features = SuccessorNetworks(
             FeatureMap(None, psi, self.feature_output, 1.0),
-            MLP((spec.observation_dim, *shape), for_g, **style),
+            MLP((spec.observation_dim, *shape), for_g, layer_norm=layer_norm),
             MLP((d + spec.action_dim, *self.feature_sizes, spec.observation_dim), for_following),
             MLP((d, *self.reward_sizes, 1), for_reward),
         )
