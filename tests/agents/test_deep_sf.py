@@ -74,6 +74,7 @@ def test_what_the_published_code_has(agent, name, hidden, dim):
     else:
         assert isinstance(representation, GaussianDynamics)
         assert (representation.frequency, representation.weight_noise) == (0.05, 1e-6)
+        assert not representation.waves_of_unit_variance
         assert (representation.noise.negatives, representation.noise.in_batch) == (0, True)
 
 

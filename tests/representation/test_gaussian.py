@@ -59,14 +59,15 @@ def arrays_of(tree):
     return [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(tree)]
 
 
-@pytest.mark.parametrize("output", ["identity", "elu"])
-def test_a_step_is_down_the_gradient(output, slopes):
+@pytest.mark.parametrize(("output", "unit"), [("identity", True), ("elu", False)])
+def test_a_step_is_down_the_gradient(output, unit, slopes):
     """Of -E_ii + log sum_j exp E_ij, of the reward's error and of what pulls at phi."""
     learner = PlainDescent(
         **SIZES,
         noise=Negatives(2),
         feature_output=output,
         frequency=0.7,
+        waves_of_unit_variance=unit,
         reward_weight=0.3,
         feature_rate=0.25,
     )
@@ -86,7 +87,10 @@ def test_a_step_is_down_the_gradient(output, slopes):
         energies = np.array([[-0.5 * np.mean((x - y) ** 2) for y in g] for x in f])
         contrast = np.mean(logsumexp(energies, axis=1) - np.diagonal(energies))
         reward = np.mean((two_layers(arrays[8:], f)[:, 0] - batch.reward) ** 2)
-        phi = np.sqrt(2) * np.cos(f[: len(pull)] @ frequencies + phases)
+        f = f[: len(pull)]
+        if unit:
+            f = (f - f.mean(1, keepdims=True)) / np.sqrt(f.var(1, keepdims=True) + 1e-5)
+        phi = np.sqrt(2) * np.cos(f @ frequencies + phases)
         return contrast, reward, np.sum(pull * phi)
 
     def loss(arrays):
@@ -122,7 +126,9 @@ def test_known_losses():
 
 def test_phi_and_mu_are_random_features_of_the_density():
     """<phi, mu> is a mean over d cosines of exp(log ratio), so off by about 1 / sqrt(d)."""
-    learner = GaussianDynamics(feature_dim=1024, feature_sizes=(), reward_sizes=())
+    learner = GaussianDynamics(
+        feature_dim=1024, feature_sizes=(), reward_sizes=(), waves_of_unit_variance=False
+    )
     feed, _ = transitions()
     state = started(learner)
     pair = feed.batch.observation, feed.batch.action

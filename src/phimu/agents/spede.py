@@ -41,6 +41,7 @@ _MBBL = replace(
         feature_layer_norm=False,
         feature_output="elu",
         frequency=0.05,
+        waves_of_unit_variance=False,
         reward_sizes=(512, 512),
         weight_noise=1e-6,
         feature_learning_rate=1e-4,

@@ -6,6 +6,7 @@ a number of (s, a). That kernel is an expectation over cosines (Rahimi and Recht
     phi(s, a) = sqrt(2) cos(W f(s, a) + b),  mu(s') = sqrt(2) cos(W g(s') + b) / d
 
 has <phi, mu> close to it, and Q is linear in phi. f and g are learned by telling s' from others.
+With `waves_of_unit_variance` phi is a smoother function of the same f, and not that of the density.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 import optax
 
 from phimu.errors import InputError, at_least
-from phimu.networks import MLP, norm, polyak, product
+from phimu.networks import MLP, norm, polyak, product, standardise
 from phimu.representation.features import FeatureMap
 from phimu.representation.losses import ranking
 from phimu.representation.negatives import Negatives
@@ -32,9 +33,10 @@ class Waves(eqx.Module):
 
     frequencies: jax.Array  # [d, d]
     phases: jax.Array  # [d]
+    unit_variance: bool = eqx.field(static=True)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        angle = product(x, self.frequencies)
+        angle = product(standardise(x) if self.unit_variance else x, self.frequencies)
         return np.sqrt(2.0) * jnp.cos(angle + jnp.broadcast_to(self.phases, angle.shape))
 
 
@@ -72,6 +74,9 @@ class GaussianDynamics:
     frequency: float | None = None
     """Standard deviation of the random frequencies W; None: 1 / sqrt(feature_dim), which are those
     of the Gaussian itself."""
+    waves_of_unit_variance: bool = True
+    """Whether the cosines are of f at unit variance over its components. f grows where s' is easy
+    to tell from others, and phi of f itself, whose <phi, mu> is the density, grows as rough."""
     reward_sizes: tuple[int, ...] = (256, 256)
     """Hidden layers of the reward head on f."""
     reward_weight: float = 1.0
@@ -114,6 +119,7 @@ class GaussianDynamics:
         waves = Waves(
             spread * jax.random.normal(for_waves, (d, d)),
             jax.random.uniform(for_phases, (d,), maxval=2 * np.pi),
+            self.waves_of_unit_variance,
         )
         slow, count = (networks.f, networks.g), jnp.zeros((), jnp.int32)
         return GaussianDynamicsState(networks, slow, waves, self.optimiser().init(networks), count)
