@@ -98,6 +98,7 @@ def tiny():
     changes = {
         "actor_sizes": (32,),
         "critic_width": 32,
+        "planner_layer_norm": False,
         "discount": 0.8,
         "target_rate": 0.1,
         "actor_learning_rate": 3e-3,

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from phimu.action_range import Actions
-from phimu.agents.protocol import answers
+from phimu.agents.protocol import BY_REPRESENTATION, answers
 from phimu.errors import InputError
 from phimu.inputs import rows_of
+from phimu.representation.seam import density
 from phimu.runs.config import RunConfig
 from phimu.session import Run
 from phimu.training.base_measure import BaseMeasure, base_measure
@@ -216,5 +217,8 @@ class Queries:
 
     def _check(self, name: str) -> None:
         """InputError where the agent has no such thing."""
-        if not answers(self.run.agent, name):
+        agent = self.run.agent
+        if not answers(agent, name):
             raise InputError(f"{self.config.agent} has no {_ASKED.get(name, name)}.")
+        if name in BY_REPRESENTATION and not callable(getattr(agent, name, None)):
+            density(agent.representation)

@@ -188,10 +188,13 @@ def test_every_preset_of_every_agent_constructs(agent, logged, name):
 
 @pytest.mark.parametrize(("agent", "logged", "name"), EVERY)
 def test_the_policy_comes_last_and_is_as_long_as_asked(agent, logged, name):
+    """On logged data; online a phase without a number of updates has `gradient_steps` a round."""
     *before, last = protocol.phases(preset(agent, name, logged).settings)
-    assert all(phase.updates > 0 for phase in before)
     if logged:
+        assert all(phase.updates > 0 for phase in before)
         assert last[:2] == ("policy", 0)
+    else:
+        assert sum(phase.updates == 0 for phase in (*before, last)) <= 1
 
 
 @pytest.mark.parametrize(("agent", "logged", "name"), EVERY)

@@ -46,12 +46,15 @@ def test_a_table_is_ours_under_one_preset_beside_the_papers(tmp_path: Path) -> N
     write_run(tmp_path, CARTPOLE, "sac", [99.0], changes={"discount": 0.9})
     write_run(tmp_path, "mbbl/AntET-v0", "sac", [88.0], chosen="paper-mujoco")
     head, _, *rows = lines(tmp_path, "table1 preset=small")
-    agents = "ctrl-ucb-m | ctrl-ucb-l | sac | ppo | trpo | me-trpo | pets-cem | pets-rs"
+    agents = (
+        "ctrl-ucb-m | ctrl-ucb-l | sac | ppo | trpo | me-trpo | pets-cem | pets-rs "
+        "| deep-sf | spede"
+    )
     assert head.startswith(f"| task | {agents} | the paper's CTRL-UCBM")
     assert rows[0] == (
         "| CartPole | 55.0 ± 7.1 (2 × 5K) | not run | -1,235 (1 × 5K) "
-        "| not run | not run | not run | not run | not run "
-        "| 199.4, 180.4, 199.4, 86.5, 47.3, 160.1, 195.5, 195.0 |"
+        "| not run | not run | not run | not run | not run | not run | not run "
+        "| 199.4, 180.4, 199.4, 86.5, 47.3, 160.1, 195.5, 195.0, 194.5, 138.2 |"
     )
     assert rows[1] == ""
     assert rows[2].startswith("Not run: HalfCheetah, ")

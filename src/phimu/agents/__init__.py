@@ -78,6 +78,18 @@ AGENTS = {
         online="RS",
         page="pets",
     ),
+    "deep-sf": Entry(
+        "phimu.agents.deep_sf",
+        "DeepSF: CTRL-UCBM whose phi are deep successor features of its policy",
+        online="ONLINE",
+        discrete=True,
+    ),
+    "spede": Entry(
+        "phimu.agents.spede",
+        "SPEDE: CTRL-UCBM whose phi are Fourier features of dynamics with Gaussian noise",
+        online="ONLINE",
+        discrete=True,
+    ),
     "ctrl-lcb": Entry(
         "phimu.agents.ctrl_lcb",
         "CTRL-LCB: contrastive phi of the dataset, elliptical penalty, careful actor on phi",
@@ -103,8 +115,9 @@ PRESETS = {
     "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, bonus_scale 0",
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
-    "mbbl": "ppo, trpo, me-trpo and pets as MBBL ran them, which the paper has their scores from",
-    "original": "ppo, trpo, me-trpo and pets as in their authors' code",
+    "mbbl": "ppo, trpo, me-trpo and pets as MBBL ran them, which the paper has their scores from; "
+    "deep-sf and spede as in the code of the paper's authors, phi 1024-1024-1024",
+    "original": "ppo, trpo, me-trpo, pets, deep-sf and spede as in their authors' code",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",
     "explore": "small with a bonus, for tasks whose reward has to be found",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",

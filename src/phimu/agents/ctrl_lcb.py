@@ -14,7 +14,7 @@ from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Preset, Presets
 from phimu.confidence import Elliptical, EllipticalState
 from phimu.data.device_set import DeviceSet
-from phimu.errors import at_least
+from phimu.errors import InputError, at_least
 from phimu.planning.behaviour import (
     CLONED_QUICKLY,
     NOT_HELD,
@@ -28,7 +28,7 @@ from phimu.representation import REPRESENTATIONS
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
-from phimu.representation.seam import Phi, bonus_input
+from phimu.representation.seam import Phi, bonus_input, needs_next_action
 from phimu.settings import part
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
@@ -62,6 +62,12 @@ class CtrlLcb:
 
     def __post_init__(self) -> None:
         at_least(1, representation_updates=self.representation_updates)
+        if needs_next_action(self.representation):
+            name = type(self.representation).__name__
+            raise InputError(
+                f"representation is {name}, which is of a policy: here phi is learned before there "
+                "is one, so choose another."
+            )
 
     @property
     def phases(self) -> tuple[Phase, ...]:

@@ -20,7 +20,7 @@ from phimu.representation import REPRESENTATIONS
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential, Linear
-from phimu.representation.seam import Phi, bonus_input
+from phimu.representation.seam import Phi, bonus_input, needs_next_action
 from phimu.settings import part
 from phimu.types import Batch, Drawn, Feed, Metrics, Spec, Store
 
@@ -121,6 +121,8 @@ class CtrlUcb:
         """Lines 6 to 9 of Algorithm 1 on one batch and the negatives that go with it."""
         for_planner, for_features = jax.random.split(key)
         few = Batch(*(column[: self.planner_rows] for column in feed.batch))
+        if phase != "planner":
+            feed = self._with_next_action(state, feed, for_features)
         if self.critic_trains_phi:
             return self._update_together(state, feed, few, for_planner, for_features)
         representation, learned = state.representation, {}
@@ -169,6 +171,14 @@ class CtrlUcb:
         )
         metrics = learned | planned | self._told(bonus, few.reward)
         return state._replace(representation=representation, planner=planner), metrics
+
+    def _with_next_action(self, state: CtrlUcbState, feed: Feed, key: jax.Array) -> Feed:
+        """With the policy's a' at s', for a phi that is of the policy."""
+        if not needs_next_action(self.representation):
+            return feed
+        key = jax.random.fold_in(key, 1)
+        action, _ = state.planner.actor.sample(feed.batch.next_observation, key)
+        return feed._replace(columns=feed.columns | {"next_action": action})
 
     def _to_predict(self, state: CtrlUcbState, batch: Batch) -> jax.Array | None:
         """Appendix C: CTRL-UCBL's phi is to predict the bonus of the phi before."""

@@ -12,7 +12,7 @@ import jax
 from phimu.agents.schedule import Collection, Schedule
 from phimu.data.rows import join
 from phimu.errors import InputError
-from phimu.representation.seam import density
+from phimu.representation.seam import compared, density
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 Settings = Any  # of an agent: a frozen dataclass that satisfies Agent
@@ -126,7 +126,7 @@ def answer(agent: Settings, name: str, state: State, *inputs: jax.Array) -> jax.
     asked = density(agent.representation)
     if name == "log_ratio":
         *pair, next_observation = inputs
-        inputs = agent.phi(state, *pair), next_observation
+        inputs = compared(asked, state.representation)(*pair), next_observation
     return getattr(asked, name)(state.representation, *inputs)
 
 

@@ -4,4 +4,8 @@ Another one is a file of its own and a line in the table below.
 """
 
 # By the name that `--representation` takes; imported when asked for.
-REPRESENTATIONS = {"contrastive": "phimu.representation.contrastive:Contrastive"}
+REPRESENTATIONS = {
+    "contrastive": "phimu.representation.contrastive:Contrastive",
+    "successor": "phimu.representation.successor:SuccessorFeatures",
+    "gaussian": "phimu.representation.gaussian:GaussianDynamics",
+}

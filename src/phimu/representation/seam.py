@@ -16,8 +16,12 @@ class Representation(Protocol):
     """A frozen dataclass of settings; its state is a pytree that no planner is ever handed.
 
     Where it has a density, `log_ratio(state, phi, next_observation)` is log P(s'|s,a)/p(s') up to a
-    number of (s, a); `mu(state, next_observation)` and `temperature(state)` are its parts. Where
+    number of (s, a); `mu(state, next_observation)` and `temperature(state)` are its parts. One that
+    compares s' with another function of (s, a) than phi has that as `compared(state)`. Where
     something in it normalises phi, `unnormalised_phi(state)` is the function without that.
+
+    Where phi is of what a policy does, `needs_next_action` is true, and an update finds the
+    policy's a' at s' in `feed.columns["next_action"]`.
     """
 
     @property
@@ -57,6 +61,16 @@ def bonus_input(representation: Any, name: str, state: Any) -> Phi:
 
 def _unit(phi: jax.Array) -> jax.Array:
     return phi / jnp.maximum(jnp.linalg.norm(phi, axis=-1, keepdims=True), 1e-12)
+
+
+def needs_next_action(representation: Any) -> bool:
+    """Whether its phi is of a policy."""
+    return getattr(representation, "needs_next_action", False)
+
+
+def compared(representation: Any, state: Any) -> Phi:
+    """What its `log_ratio` compares with s'."""
+    return getattr(representation, "compared", representation.phi)(state)
 
 
 def density(representation: Any) -> Any:

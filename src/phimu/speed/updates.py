@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters.partial_eval import dce_jaxpr
 
-from phimu.agents import preset, protocol
+from phimu.agents import learners, preset, protocol
 from phimu.agents.schedule import Preset
 from phimu.data.replay import Replay
 from phimu.data.rows import width
@@ -30,7 +30,7 @@ KEY = np.zeros(2, np.uint32)  # of random numbers
 
 
 class Case(NamedTuple):
-    """An agent of the paper's preset at other sizes."""
+    """An agent of the paper's preset at other sizes; of `small`, if it has no such preset."""
 
     agent: str
     hidden: int  # width of phi's, or the planner's, hidden layers
@@ -47,6 +47,8 @@ CASES = {
     "ctrl-ucb-m 1024-1024-2048": Case("ctrl-ucb-m", 1024, 2048),
     "ctrl-ucb-m 1024-1024-2048, bonus": Case("ctrl-ucb-m", 1024, 2048, 5.0),
     "ctrl-ucb-m 1024-1024-2048, bfloat16": Case("ctrl-ucb-m", 1024, 2048, 0.0, "bfloat16"),
+    "deep-sf 256-256-256": Case("deep-sf", 256, 256),
+    "spede 256-256-256": Case("spede", 256, 256),
     "sac 256-256": Case("sac", 256, 256),
 }
 
@@ -86,7 +88,10 @@ def settings(*fields: Any) -> Preset:
             "critic_width": case.feature_dim,
             "bonus_scale": case.bonus_scale,
         }
-    return override(preset(case.agent, "paper-mujoco"), changes)
+    name = (
+        "paper-mujoco" if "paper-mujoco" in learners(False)[case.agent].presets(False) else "small"
+    )
+    return override(preset(case.agent, name), changes)
 
 
 def update_speed(name: str, rounds: int = ROUNDS, work: float = WORK) -> UpdateSpeed:
