@@ -124,6 +124,7 @@ _ALL = (
             Variant("cpc", "cpc", (), "CPC"),
             Variant("sac", "sac", (), "SAC"),
             Variant("td3-bc", "td3-bc", (), "TD3+BC (d3rlpy)"),
+            Variant("cql", "cql", (), "CQL", "d4rl"),
         ),
         "paper-d4rl",
         steps=1_000_000,  # the paper does not say; so did the code that it most likely grew from
