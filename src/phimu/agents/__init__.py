@@ -93,6 +93,11 @@ AGENTS = {
         "TD3+BC: deterministic, pulled towards the actions of the dataset",
         logged="LOGGED",
     ),
+    "rebrac": Entry(
+        "phimu.agents.rebrac",
+        "ReBRAC: TD3+BC with LayerNorm in the critics and a second penalty in the target of Q",
+        logged="LOGGED",
+    ),
     "cql": Entry(
         "phimu.agents.cql",
         "CQL: soft actor-critic whose Q is kept low where the dataset has no actions",
@@ -103,7 +108,7 @@ PRESETS = {
     "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, bonus_scale 0",
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
-    "d4rl": "cql as its authors' code ran it on D4RL",
+    "d4rl": "cql and rebrac as their authors' code ran them on D4RL",
     "mbbl": "ppo, trpo and pets as MBBL ran them, which the paper has their scores from",
     "original": "ppo, trpo and pets as in their authors' code",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",

@@ -11,8 +11,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
-from phimu.networks import ACTIVATIONS, MLP, Dense, product, standardise
+from phimu.networks import ACTIVATIONS, MLP, Dense, norm, product, standardise
+from phimu.types import Metrics
 
 CriticName = Literal[
     "linear", "random_features", "linear_plus_hidden", "two_layer", "three_layer", "four_layer"
@@ -133,6 +135,25 @@ def values(critic: Twin, phi: jax.Array) -> jax.Array:
 def smaller(critic: Twin, phi: jax.Array) -> jax.Array:
     """The smaller of both Q values: [B]."""
     return jnp.min(values(critic, phi), axis=0)
+
+
+def td_step(
+    critic: Twin,
+    optimised: optax.OptState,
+    optimiser: optax.GradientTransformation,
+    phi: jax.Array,
+    target: jax.Array,
+) -> tuple[Twin, optax.OptState, Metrics]:
+    """One step of both heads towards targets [B] of phi [B, d]."""
+
+    def loss(critic: Twin) -> tuple[jax.Array, jax.Array]:
+        both = values(critic, phi)  # [2, B]
+        return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
+
+    (td_loss, value), grads = jax.value_and_grad(loss, has_aux=True)(critic)
+    updates, optimised = optimiser.update(grads, optimised)
+    told = {"td_loss": td_loss, "value": value, "critic_gradient": norm(grads)}
+    return eqx.apply_updates(critic, updates), optimised, told
 
 
 def of_every_action(

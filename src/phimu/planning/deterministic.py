@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from phimu.networks import Deterministic, norm, polyak
-from phimu.planning.critics import Twin, values
+from phimu.planning.critics import Twin, td_step
 from phimu.types import Metrics
 
 TOLD = ("policy_loss", "cloning_loss")  # what the actor's loss tells
@@ -72,19 +72,9 @@ def critic_step(
     optimiser: optax.GradientTransformation,
 ) -> tuple[DeterministicState, Metrics]:
     """One step towards targets [B] of the pairs `here` [B, D + A]."""
-
-    def loss(critic: Twin) -> tuple[jax.Array, jax.Array]:
-        both = values(critic, here)  # [2, B]
-        return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
-
-    (td_loss, value), grads = jax.value_and_grad(loss, has_aux=True)(state.critic)
-    updates, optimised = optimiser.update(grads, state.critic_optimiser)
-    state = state._replace(
-        critic=eqx.apply_updates(state.critic, updates),
-        critic_optimiser=optimised,
-        updates=state.updates + 1,
-    )
-    return state, {"td_loss": td_loss, "value": value, "critic_gradient": norm(grads)}
+    critic, optimised, told = td_step(state.critic, state.critic_optimiser, optimiser, here, target)
+    updates = state.updates + 1
+    return state._replace(critic=critic, critic_optimiser=optimised, updates=updates), told
 
 
 def actor_step(

@@ -124,6 +124,7 @@ _ALL = (
             Variant("cpc", "cpc", (), "CPC"),
             Variant("sac", "sac", (), "SAC"),
             Variant("td3-bc", "td3-bc", (), "TD3+BC (d3rlpy)"),
+            Variant("rebrac", "rebrac", (), None, "d4rl"),
             Variant("cql", "cql", (), "CQL", "d4rl"),
         ),
         "paper-d4rl",
