@@ -42,6 +42,7 @@ CHANGES: dict[str, Any] = {
     "conservatism": 0.1,  # the same
     "latent_weight": 0.01,  # samples of the whole set
     "latent_clip": 2.0,
+    "discrepancy_limit": 1.0,
     "bonus_scale": 0.02,  # enough to be computed, too little to matter
     "refresh_every": 7,  # not a multiple of the updates in a round
     "covariance_sample": 64,  # fewer than the buffer holds, so always as many

@@ -8,7 +8,7 @@ import pytest
 
 from phimu.agents import AGENTS, PRESETS, learners, preset, protocol
 from phimu.agents.protocol import Phase
-from phimu.agents.schedule import LOGGED, Collection, Preset, Schedule
+from phimu.agents.schedule import LOGGED, LOGGED_NORMALISED, Collection, Preset, Schedule
 from phimu.errors import InputError
 from phimu.planning.behaviour import Regularisation
 from phimu.planning.soft_actor_critic import SoftActorCritic
@@ -228,6 +228,20 @@ def test_peers_on_logged_data_have_one_schedule(agent):
     """But for normalised observations, which were the agent's own setting once."""
     for _, schedule in AGENTS[agent].presets(logged=True).values():
         assert dataclasses.replace(schedule, normalise_observations=False) == LOGGED
+
+
+@pytest.mark.parametrize("agent", learners(logged=True))
+def test_small_is_as_small_for_every_agent_on_logged_data(agent):
+    """The same schedule, actor and critic, phi aside, so that scores can be compared."""
+    chosen = preset(agent, "small", logged=True)
+    assert chosen.schedule == LOGGED_NORMALISED
+    own = {field.name: value for part in chosen for field, value in walk(part)}
+    assert own["actor_sizes"] == (256, 256)
+    assert own.get("critic_sizes", (256, 256)) == (256, 256)
+    assert own.get("behaviour_sizes", (256, 256)) == (256, 256)
+    if agent != "ctrl-lcb":
+        assert own.get("critic_width", 256) == 256
+        assert own.get("critic", "three_layer") == "three_layer"
 
 
 @pytest.mark.parametrize("agent", AGENTS)

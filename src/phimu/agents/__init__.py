@@ -108,12 +108,17 @@ AGENTS = {
         "BCQ: the best by Q of actions that a model of the behaviour proposes, moved a little",
         logged="LOGGED",
     ),
+    "bear": Entry(
+        "phimu.agents.bear",
+        "BEAR: an actor within a maximum mean discrepancy of a model of the behaviour",
+        logged="LOGGED",
+    ),
 }
 PRESETS = {
     "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, bonus_scale 0",
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
-    "d4rl": "cql, rebrac and bcq as their authors' code ran them on D4RL",
+    "d4rl": "cql, rebrac, bcq and bear as published code ran them on D4RL",
     "mbbl": "ppo, trpo and pets as MBBL ran them, which the paper has their scores from",
     "original": "ppo, trpo and pets as in their authors' code",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",

@@ -1,7 +1,7 @@
 """CQL (Kumar et al., 2020): soft actor-critic on logged data whose Q is low where no data is."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -117,10 +117,9 @@ class Cql:
         """One update of critic, actor and entropy weight, in both phases."""
         batch = feed.batch
         for_planner, for_samples = jax.random.split(key)
+        actor: Any = state.planner.actor  # logged actions are continuous
         # Drawn outside of the critic's loss: nothing of it reaches the actor.
-        action, log_density = sampled_actions(
-            state.planner.actor, batch, self.action_samples, for_samples
-        )
+        action, log_density = sampled_actions(actor, batch, self.action_samples, for_samples)
         multiplier = self._multiplier(state)
 
         def pessimism(critic: Twin, logged: jax.Array) -> tuple[jax.Array, Metrics]:

@@ -127,6 +127,7 @@ _ALL = (
             Variant("rebrac", "rebrac", (), None, "d4rl"),
             Variant("cql", "cql", (), "CQL", "d4rl"),
             Variant("bcq", "bcq", (), "BCQ", "d4rl"),
+            Variant("bear", "bear", (), "BEAR", "d4rl"),
         ),
         "paper-d4rl",
         steps=1_000_000,  # the paper does not say; so did the code that it most likely grew from
