@@ -13,8 +13,6 @@ from phimu.errors import InputError
 from phimu.runs import checkpoint
 from phimu.training.online import OnlineRun
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 PROBE = "phimu/probe-MatchObservation-v0"
 NARROW = {
     "feature_dim": 6,

@@ -138,6 +138,12 @@ class MLP(eqx.Module):
 
 
 LOG_STD_RANGE = (-5.0, 2.0)
+INSIDE = 1e-3  # how far within (-1, 1) an action is moved before atanh, as in published code
+
+
+def before_tanh(action: jax.Array) -> jax.Array:
+    """What tanh made an action of, or nearly so at the bounds."""
+    return jnp.arctanh(jnp.clip(action, -1.0 + INSIDE, 1.0 - INSIDE))
 
 
 class TanhGaussian(eqx.Module):
@@ -174,6 +180,11 @@ class TanhGaussian(eqx.Module):
     def with_noise(self, observation: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The same from standard normal noise [..., action_dim] that the caller has drawn."""
         return _squash(*self(observation), noise)
+
+    def log_density(self, observation: jax.Array, action: jax.Array) -> jax.Array:
+        """Of actions [..., action_dim], moved inside the bounds: [...]."""
+        mean, log_std = self(observation)
+        return _squash(mean, log_std, (before_tanh(action) - mean) * jnp.exp(-log_std))[1]
 
 
 def _squash(mean: jax.Array, log_std: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:

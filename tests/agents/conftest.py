@@ -10,7 +10,7 @@ from phimu.data.device_set import DeviceSet
 from phimu.data.logged import Transitions
 from phimu.data.rows import split
 from phimu.normalisation import AsIs, normalise_batch
-from phimu.types import Feed, Spec
+from phimu.types import Batch, Feed, Spec
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +33,20 @@ def bandit():
         return DeviceSet(transitions, Spec(1, 1), batch_size)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def few():
+    """Six transitions of noise, two of which end their episode; actions have two dimensions."""
+    rng = np.random.default_rng(0)
+    return Batch(
+        observation=rng.normal(size=(6, 3)).astype(np.float32),
+        action=rng.uniform(-1, 1, (6, 2)).astype(np.float32),
+        reward=rng.normal(size=6).astype(np.float32),
+        next_observation=rng.normal(size=(6, 3)).astype(np.float32),
+        terminated=np.array([0, 1, 0, 0, 1, 0], np.float32),
+        truncated=np.zeros(6, np.float32),
+    )
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,6 @@ from phimu.representation.successor import SuccessorFeatures
 from phimu.settings import override
 from phimu.types import Batch, Feed, Spec
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 BOTH = ["deep-sf", "spede"]
 
 

@@ -39,6 +39,10 @@ IDS = ["-".join(case) for case in CASES]
 # Besides what makes it `tiny`, where the agent has such a setting.
 CHANGES: dict[str, Any] = {
     "behaviour_weight": 0.01,  # the best action of the set, and not its mean
+    "conservatism": 0.1,  # the same
+    "latent_weight": 0.01,  # samples of the whole set
+    "latent_clip": 2.0,
+    "discrepancy_limit": 1.0,
     "bonus_scale": 0.02,  # enough to be computed, too little to matter
     "refresh_every": 7,  # not a multiple of the updates in a round
     "covariance_sample": 64,  # fewer than the buffer holds, so always as many

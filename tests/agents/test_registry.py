@@ -8,7 +8,7 @@ import pytest
 
 from phimu.agents import AGENTS, PRESETS, learners, preset, protocol
 from phimu.agents.protocol import Phase
-from phimu.agents.schedule import LOGGED, Collection, Preset, Schedule
+from phimu.agents.schedule import LOGGED, LOGGED_NORMALISED, Collection, Preset, Schedule
 from phimu.errors import InputError
 from phimu.planning.behaviour import Regularisation
 from phimu.planning.soft_actor_critic import SoftActorCritic
@@ -211,6 +211,7 @@ def test_names_of_settings_are_unique(agent, logged, name):
 
 
 ON_POLICY = {"mbbl", "original"}
+BASELINES = {"d4rl"}  # of agents that the paper quotes on logged data
 PEERS = {  # the paper's methods and what they are compared with, preset by preset
     False: ("ctrl-ucb-m", "ctrl-ucb-l", "sac"),
     True: ("ctrl-lcb", "brac", "cpc", "td3-bc", "sac"),
@@ -221,9 +222,8 @@ PEERS = {  # the paper's methods and what they are compared with, preset by pres
 def test_methods_and_their_baselines_have_the_same_presets(logged):
     of_each = [list(AGENTS[agent].presets(logged)) for agent in PEERS[logged]]
     assert of_each == [of_each[0]] * len(of_each)
-    assert set(of_each[0]) == (
-        set(PRESETS) - {"paper-d4rl", *ON_POLICY} if not logged else {"paper-d4rl", "small"}
-    )
+    online = set(PRESETS) - {"paper-d4rl", *ON_POLICY, *BASELINES}
+    assert set(of_each[0]) == ({"paper-d4rl", "small"} if logged else online)
 
 
 @pytest.mark.parametrize("agent", PEERS[True])
@@ -231,6 +231,20 @@ def test_peers_on_logged_data_have_one_schedule(agent):
     """But for normalised observations, which were the agent's own setting once."""
     for _, schedule in AGENTS[agent].presets(logged=True).values():
         assert dataclasses.replace(schedule, normalise_observations=False) == LOGGED
+
+
+@pytest.mark.parametrize("agent", learners(logged=True))
+def test_small_is_as_small_for_every_agent_on_logged_data(agent):
+    """The same schedule, actor and critic, phi aside, so that scores can be compared."""
+    chosen = preset(agent, "small", logged=True)
+    assert chosen.schedule == LOGGED_NORMALISED
+    own = {field.name: value for part in chosen for field, value in walk(part)}
+    assert own["actor_sizes"] == (256, 256)
+    assert own.get("critic_sizes", (256, 256)) == (256, 256)
+    assert own.get("behaviour_sizes", (256, 256)) == (256, 256)
+    if agent != "ctrl-lcb":
+        assert own.get("critic_width", 256) == 256
+        assert own.get("critic", "three_layer") == "three_layer"
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -62,6 +62,7 @@ ORACLES = {
     "linear_plus_hidden": (linear_plus_hidden, None),
     "two_layer": (layers, 2),
     "three_layer": (layers, 3),
+    "four_layer": (layers, 4),
 }
 
 

@@ -75,6 +75,16 @@ def test_the_score_of_the_data_is_that_of_the_very_file(tmp_path: Path) -> None:
     assert cheetah.startswith("| halfcheetah\\_medium | not recorded | 42.0 (1 × 5K) |")
 
 
+def test_a_stand_in_for_the_studys_preset_gives_way_to_the_one_asked_for(tmp_path: Path) -> None:
+    """cql has no paper-d4rl: there its column is of d4rl, and under small of small."""
+    for chosen, value in (("small", 41.0), ("d4rl", 43.0)):
+        write_run(tmp_path, "hopper_medium", "cql", [value], offline=True, chosen=chosen)
+    for marker, value in (("table3 preset=small", "41.0"), ("table3", "43.0")):
+        (row,) = [row for row in lines(tmp_path, marker) if row.startswith("| hopper")]
+        assert row.count("(1 × 5K)") == 1
+        assert f"| {value} (1 × 5K) |" in row
+
+
 def test_the_maze_by_variant(tmp_path: Path) -> None:
     for changes, distance in (({}, 0.1), ({"loss": "binary"}, 0.2), ({"discount": 0.5}, 0.3)):
         options = {"random_start": True}

@@ -15,8 +15,6 @@ from phimu.representation.negatives import Negatives
 from phimu.representation.seam import compared, density, needs_next_action
 from phimu.types import Batch, Feed, Spec
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 KEY = jax.random.PRNGKey(0)
 SIZES = {"feature_dim": 3, "feature_sizes": (4,), "reward_sizes": (4,), "feature_layer_norm": False}
 

@@ -12,8 +12,6 @@ from phimu.representation.seam import density, needs_next_action
 from phimu.representation.successor import SuccessorFeatures
 from phimu.types import Batch, Feed, Spec
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
 SIZES = {"feature_dim": 3, "feature_sizes": (4,), "reward_sizes": (4,), "feature_layer_norm": False}
 DISCOUNT = 0.9
 

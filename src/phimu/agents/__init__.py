@@ -110,11 +110,32 @@ AGENTS = {
         "TD3+BC: deterministic, pulled towards the actions of the dataset",
         logged="LOGGED",
     ),
+    "rebrac": Entry(
+        "phimu.agents.rebrac",
+        "ReBRAC: TD3+BC with LayerNorm in the critics and a second penalty in the target of Q",
+        logged="LOGGED",
+    ),
+    "cql": Entry(
+        "phimu.agents.cql",
+        "CQL: soft actor-critic whose Q is kept low where the dataset has no actions",
+        logged="LOGGED",
+    ),
+    "bcq": Entry(
+        "phimu.agents.bcq",
+        "BCQ: the best by Q of actions that a model of the behaviour proposes, moved a little",
+        logged="LOGGED",
+    ),
+    "bear": Entry(
+        "phimu.agents.bear",
+        "BEAR: an actor within a maximum mean discrepancy of a model of the behaviour",
+        logged="LOGGED",
+    ),
 }
 PRESETS = {
     "paper-mujoco": "the paper's table for MuJoCo: phi 1024-1024-2048, bonus_scale 0",
     "paper-dmc": "the paper's table for DM Control: phi 1024-1024-1024, bonus_scale 5",
     "paper-d4rl": "the paper's table for D4RL: phi 512-512-512, 200K updates of phi first",
+    "d4rl": "cql, rebrac, bcq and bear as published code ran them on D4RL",
     "mbbl": "ppo, trpo, me-trpo and pets as MBBL ran them, which the paper has their scores from; "
     "deep-sf and spede as in the code of the paper's authors, phi 1024-1024-1024",
     "original": "ppo, trpo, me-trpo, pets, deep-sf and spede as in their authors' code",

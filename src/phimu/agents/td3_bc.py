@@ -1,9 +1,7 @@
 """TD3+BC (Fujimoto and Gu, 2021): TD3 whose actor is also drawn to the logged actions."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -12,26 +10,17 @@ from phimu.agents import schedule
 from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
 from phimu.errors import InputError, at_least
-from phimu.networks import Deterministic, norm, polyak
-from phimu.planning.critics import Twin, smaller, twin, values
+from phimu.networks import Deterministic
+from phimu.planning.critics import smaller, twin
+from phimu.planning.deterministic import (
+    DeterministicState,
+    actor_step,
+    begin,
+    critic_step,
+    noisy,
+    per_size,
+)
 from phimu.types import Batch, Feed, Metrics, Spec
-
-
-class Slowly(NamedTuple):
-    """What changes with the actor, at every `actor_every`th update."""
-
-    actor: Deterministic
-    slow_actor: Deterministic
-    slow_critic: Twin
-    actor_optimiser: optax.OptState
-    told: Metrics  # of the last time
-
-
-class Td3BcState(NamedTuple):
-    critic: Twin
-    critic_optimiser: optax.OptState
-    slowly: Slowly
-    updates: jax.Array  # [] int32, of the critic
 
 
 @dataclass(frozen=True)
@@ -67,86 +56,44 @@ class Td3Bc:
     def optimisers(self) -> tuple[optax.GradientTransformation, ...]:
         return optax.adam(self.actor_learning_rate), optax.adam(self.critic_learning_rate)
 
-    def init(self, spec: Spec, key: jax.Array) -> Td3BcState:
+    def init(self, spec: Spec, key: jax.Array) -> DeterministicState:
         actor_key, critic_key = jax.random.split(key)
         actor = Deterministic(spec.observation_dim, spec.action_dim, self.actor_sizes, actor_key)
         critic = twin("three_layer", spec.pair_dim, self.critic_width, critic_key, "relu", False)
-        for_actor, for_critic = self.optimisers()
-        told = {name: jnp.zeros(()) for name in ("policy_loss", "cloning_loss", "actor_gradient")}
-        return Td3BcState(
-            critic,
-            for_critic.init(critic),
-            Slowly(actor, actor, critic, for_actor.init(actor), told),
-            jnp.zeros((), jnp.int32),
-        )
+        return begin(actor, critic, *self.optimisers())
 
-    def policy(self, state: Td3BcState) -> Deterministic:
+    def policy(self, state: DeterministicState) -> Deterministic:
         return state.slowly.actor
 
     def update(
-        self, phase: str, state: Td3BcState, feed: Feed, key: jax.Array
-    ) -> tuple[Td3BcState, Metrics]:
+        self, phase: str, state: DeterministicState, feed: Feed, key: jax.Array
+    ) -> tuple[DeterministicState, Metrics]:
         """One update of the critic, and each `actor_every`th time one of the actor."""
         batch = feed.batch
-        state, metrics = self._critic_step(state, batch, key)
-        actor = jax.lax.cond(
-            state.updates % self.actor_every == 0,
-            lambda: self._actor_step(state, batch),
-            lambda: state.slowly,
-        )
-        return state._replace(slowly=actor), metrics | actor.told
-
-    def _critic_step(
-        self, state: Td3BcState, batch: Batch, key: jax.Array
-    ) -> tuple[Td3BcState, Metrics]:
-        noise = self.policy_noise * jax.random.normal(key, batch.action.shape)
-        noise = jnp.clip(noise, -self.noise_clip, self.noise_clip)
-        next_action = state.slowly.slow_actor.mode(batch.next_observation) + noise
-        next_action = jnp.clip(next_action, -1.0, 1.0)
-        inputs = concatenate(batch.next_observation, next_action)
-        next_value = smaller(state.slowly.slow_critic, inputs)
-        target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
+        for_actor, for_critic = self.optimisers()
         here = concatenate(batch.observation, batch.action)
-
-        def loss(critic: Twin) -> tuple[jax.Array, jax.Array]:
-            both = values(critic, here)  # [2, B]
-            return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
-
-        (td_loss, value), grads = jax.value_and_grad(loss, has_aux=True)(state.critic)
-        _, optimiser = self.optimisers()
-        updates, optimised = optimiser.update(grads, state.critic_optimiser)
-        state = state._replace(
-            critic=eqx.apply_updates(state.critic, updates),
-            critic_optimiser=optimised,
-            updates=state.updates + 1,
-        )
-        return state, {"td_loss": td_loss, "value": value, "critic_gradient": norm(grads)}
-
-    def _actor_step(self, state: Td3BcState, batch: Batch) -> Slowly:
-        before = state.slowly
+        state, metrics = critic_step(state, here, self._target(state, batch, key), for_critic)
 
         def loss(actor: Deterministic) -> tuple[jax.Array, Metrics]:
             action = actor.mode(batch.observation)
             value = state.critic[0](concatenate(batch.observation, action))
-            size = jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
-            scale = self.value_weight / jnp.maximum(size, 1e-8)  # a set may hold no reward at all
             distance = jnp.mean((action - batch.action) ** 2)
-            policy_loss = distance - scale * jnp.mean(value)
+            policy_loss = distance - per_size(self.value_weight, value) * jnp.mean(value)
             return policy_loss, {"policy_loss": policy_loss, "cloning_loss": distance}
 
-        grads, told = jax.grad(loss, has_aux=True)(before.actor)
-        optimiser, _ = self.optimisers()
-        updates, optimised = optimiser.update(grads, before.actor_optimiser)
-        actor = eqx.apply_updates(before.actor, updates)
-        return Slowly(
-            actor,
-            polyak(before.slow_actor, actor, self.target_rate),
-            polyak(before.slow_critic, state.critic, self.target_rate),
-            optimised,
-            told | {"actor_gradient": norm(grads)},
-        )
+        state, told = actor_step(state, loss, for_actor, self.actor_every, self.target_rate)
+        return state, metrics | told
 
-    def q_value(self, state: Td3BcState, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def _target(self, state: DeterministicState, batch: Batch, key: jax.Array) -> jax.Array:
+        slow = state.slowly
+        next_action = slow.slow_actor.mode(batch.next_observation)
+        next_action = noisy(next_action, key, self.policy_noise, self.noise_clip)
+        next_value = smaller(slow.slow_critic, concatenate(batch.next_observation, next_action))
+        return batch.reward + self.discount * (1.0 - batch.terminated) * next_value
+
+    def q_value(
+        self, state: DeterministicState, observation: jax.Array, action: jax.Array
+    ) -> jax.Array:
         return smaller(state.critic, concatenate(observation, action))
 
 

@@ -76,6 +76,12 @@ class DeviceSet(eqx.Module):
         row = index + jnp.minimum(steps, left)
         return split(self.rows[row], self.spec).next_observation, left >= steps
 
+    def next_actions(self, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The action of the row after, and 1.0 where that is of the same episode, else 0.0."""
+        left = self.following[index]
+        action = split(self.rows[index + jnp.minimum(1, left)], self.spec).action
+        return action, (left > 0).astype(jnp.float32)
+
     def latest(self, size: int) -> Batch:
         return split(self.rows[max(0, len(self) - size) :], self.spec)
 

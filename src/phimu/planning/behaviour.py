@@ -11,11 +11,9 @@ import numpy as np
 import optax
 
 from phimu.errors import InputError
-from phimu.networks import LOG_STD_RANGE, MLP, norm
+from phimu.networks import LOG_STD_RANGE, MLP, before_tanh, norm
 from phimu.planning.soft_actor_critic import Divergence, Regulariser
 from phimu.types import Metrics, Spec
-
-INSIDE = 1e-3  # how far within (-1, 1) an action is moved before atanh, as in the published code
 
 
 class Mixture(eqx.Module):
@@ -56,7 +54,7 @@ class Mixture(eqx.Module):
 
     def log_density(self, observation: jax.Array, action: jax.Array) -> jax.Array:
         """Of actions [..., action_dim], moved inside the bounds: [...]."""
-        return _log_density(self(observation), _before_tanh(action))
+        return _log_density(self(observation), before_tanh(action))
 
     def sample(self, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         """An action [..., action_dim] and its log density [...]."""
@@ -66,10 +64,6 @@ class Mixture(eqx.Module):
 
 
 Parameters = tuple[jax.Array, jax.Array, jax.Array]
-
-
-def _before_tanh(action: jax.Array) -> jax.Array:
-    return jnp.arctanh(jnp.clip(action, -1.0 + INSIDE, 1.0 - INSIDE))
 
 
 def _draw(parameters: Parameters, key: jax.Array) -> jax.Array:
@@ -170,7 +164,7 @@ class BehaviourCloning:
 
         def loss(policy: Mixture) -> tuple[jax.Array, Metrics]:
             parameters = policy(observation)
-            fit = jnp.mean(_log_density(parameters, _before_tanh(action)))
+            fit = jnp.mean(_log_density(parameters, before_tanh(action)))
             entropy = -jnp.mean(_log_density(parameters, _draw(parameters, key)))
             told = {"behaviour_log_density": fit, "behaviour_entropy": entropy}
             return -weight * entropy - fit, told

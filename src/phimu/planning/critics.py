@@ -1,20 +1,24 @@
-"""Q heads on phi: linear (UCBL), linear plus hidden (appendix B), two and three layers (UCBM, SAC).
+"""Q heads on phi: linear (UCBL), linear plus hidden (appendix B), two to four layers (UCBM, SAC).
 
 A critic is a twin: two heads, called one by one. Stacked into arrays with a leading axis of 2 they
 would be copied for every product.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
-from phimu.networks import ACTIVATIONS, MLP, Dense, product, standardise
+from phimu.networks import ACTIVATIONS, MLP, Dense, norm, product, standardise
+from phimu.types import Metrics
 
-CriticName = Literal["linear", "random_features", "linear_plus_hidden", "two_layer", "three_layer"]
+CriticName = Literal[
+    "linear", "random_features", "linear_plus_hidden", "two_layer", "three_layer", "four_layer"
+]
 FREQUENCY = 2.0  # of random features, in radians per deviation of what they read
 
 
@@ -78,27 +82,21 @@ class LinearPlusHidden(eqx.Module):
 
 
 class Layers(eqx.Module):
-    """An MLP with `hidden_layers` hidden layers and a scalar output."""
+    """An MLP with hidden layers of these sizes and a scalar output."""
 
     network: MLP
 
     def __init__(
-        self,
-        hidden_layers: int,
-        inputs: int,
-        width: int,
-        key: jax.Array,
-        activation: str,
-        norm: bool,
+        self, sizes: Sequence[int], inputs: int, key: jax.Array, activation: str, norm: bool
     ):
-        self.network = MLP((inputs, *[width] * hidden_layers, 1), key, activation, norm)
+        self.network = MLP((inputs, *sizes, 1), key, activation, norm)
 
     def __call__(self, phi: jax.Array) -> jax.Array:
         return self.network(phi)[..., 0]
 
 
 def _layers(hidden_layers: int) -> Callable[..., Layers]:
-    return lambda *args: Layers(hidden_layers, *args)
+    return lambda inputs, width, *more: Layers([width] * hidden_layers, inputs, *more)
 
 
 Head = Linear | RandomFeatures | LinearPlusHidden | Layers
@@ -109,6 +107,7 @@ CRITICS: dict[str, Callable[..., Head]] = {
     "linear_plus_hidden": LinearPlusHidden,
     "two_layer": _layers(1),
     "three_layer": _layers(2),
+    "four_layer": _layers(3),
 }
 
 
@@ -121,6 +120,13 @@ def twin(name: str, inputs: int, width: int, key: jax.Array, activation: str, no
     return tuple(make(inputs, width, k, activation, norm) for k in jax.random.split(key))
 
 
+def sized_twin(
+    sizes: Sequence[int], inputs: int, key: jax.Array, activation: str, norm: bool
+) -> Twin:
+    """Two MLPs with hidden layers of these sizes."""
+    return tuple(Layers(sizes, inputs, k, activation, norm) for k in jax.random.split(key))
+
+
 def values(critic: Twin, phi: jax.Array) -> jax.Array:
     """Both Q values of phi [B, d]: [2, B]."""
     return jnp.stack([head(phi) for head in critic])
@@ -129,6 +135,25 @@ def values(critic: Twin, phi: jax.Array) -> jax.Array:
 def smaller(critic: Twin, phi: jax.Array) -> jax.Array:
     """The smaller of both Q values: [B]."""
     return jnp.min(values(critic, phi), axis=0)
+
+
+def td_step(
+    critic: Twin,
+    optimised: optax.OptState,
+    optimiser: optax.GradientTransformation,
+    phi: jax.Array,
+    target: jax.Array,
+) -> tuple[Twin, optax.OptState, Metrics]:
+    """One step of both heads towards targets [B] of phi [B, d]."""
+
+    def loss(critic: Twin) -> tuple[jax.Array, jax.Array]:
+        both = values(critic, phi)  # [2, B]
+        return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
+
+    (td_loss, value), grads = jax.value_and_grad(loss, has_aux=True)(critic)
+    updates, optimised = optimiser.update(grads, optimised)
+    told = {"td_loss": td_loss, "value": value, "critic_gradient": norm(grads)}
+    return eqx.apply_updates(critic, updates), optimised, told
 
 
 def of_every_action(
@@ -141,6 +166,19 @@ def of_every_action(
     rows = jnp.repeat(observation, count, axis=0)
     actions = jnp.tile(jnp.eye(count), (observation.shape[0], 1))
     return smaller(critic, phi(rows, actions)).reshape(-1, count)
+
+
+def of_actions(
+    critic: Twin,
+    phi: Callable[[jax.Array, jax.Array], jax.Array],
+    observation: jax.Array,
+    action: jax.Array,
+) -> jax.Array:
+    """Both Q values of N actions [B, N, A] at each observation [B, D]: [2, B, N]."""
+    rows, count, _ = action.shape
+    repeated = jnp.repeat(observation, count, axis=0)
+    both = values(critic, phi(repeated, action.reshape(rows * count, -1)))
+    return both.reshape(-1, rows, count)
 
 
 BesidePhi = Literal["nothing", "pair", "scaled_pair"]

@@ -10,7 +10,7 @@ as a sum over them instead of from one sample (Christodoulou, arXiv:1910.07207).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -27,6 +27,10 @@ Actor = TanhGaussian | Categorical
 ENTROPY_SHARE = 0.3  # of log n, the entropy that a policy on n actions is held at
 # (observation, an action of the policy, its log density) -> how far from the behaviour: [B]
 Divergence = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+# (critic, its values [2, B] of the batch) -> what is added to its loss, and what is told of it
+Pessimism = Callable[[Twin, jax.Array], tuple[jax.Array, Metrics]]
+# actor -> what it raises in place of Q: [B]
+Merit = Callable[[Any], jax.Array]
 
 
 class Regulariser(NamedTuple):
@@ -56,7 +60,8 @@ class SoftActorCritic:
     """How a policy is planned on phi."""
 
     critic: CriticName = "two_layer"
-    """Q on phi: linear (UCBL), linear_plus_hidden (appendix B), two_layer (UCBM), three_layer."""
+    """Q on phi: linear (UCBL), linear_plus_hidden (appendix B), two_layer (UCBM), three_layer,
+    four_layer."""
     critic_width: int = 256
     """Units of the critic's hidden layers."""
     actor_sizes: tuple[int, ...] = (256, 256)
@@ -133,15 +138,20 @@ class SoftActorCritic:
         key: jax.Array,
         here: jax.Array | None = None,
         regulariser: Regulariser | None = None,
+        pessimism: Pessimism | None = None,
+        merit: Merit | None = None,
     ) -> tuple[SoftActorCriticState, Metrics]:
         """One critic, one actor and one entropy-weight step, then the target critic's.
 
-        `here` is phi(s, a) of the batch, for callers who have it already. `regulariser` is the
-        divergence from the behaviour policy at one action of the policy, for offline learning.
+        `here` is phi(s, a) of the batch, for callers who have it already. The rest is for offline
+        learning: `regulariser` is the divergence from the behaviour policy at one action of the
+        policy, `pessimism` a term of the critic's loss, `merit` what the actor raises in place
+        of Q.
         """
         if here is None:
             here = phi(batch.observation, batch.action)
-        return self.update_and_pull(state, phi, phi, batch, key, here, regulariser)[:2]
+        more = regulariser, pessimism, merit
+        return self.update_and_pull(state, phi, phi, batch, key, here, *more)[:2]
 
     def update_and_pull(
         self,
@@ -152,6 +162,8 @@ class SoftActorCritic:
         key: jax.Array,
         here: jax.Array,
         regulariser: Regulariser | None = None,
+        pessimism: Pessimism | None = None,
+        merit: Merit | None = None,
     ) -> tuple[SoftActorCriticState, Metrics, jax.Array]:
         """The same with another phi for targets, and where the TD loss pulls phi(s, a): [B, d].
 
@@ -174,11 +186,16 @@ class SoftActorCritic:
             )
         target = batch.reward + self.discount * (1.0 - batch.terminated) * next_value
 
-        def critic_loss(critic: Twin, here: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def critic_loss(critic: Twin, here: jax.Array) -> tuple[jax.Array, Metrics]:
             both = values(critic, here)  # [2, B]
-            return jnp.mean((both - target[None, :]) ** 2), jnp.mean(both)
+            loss = jnp.mean((both - target[None, :]) ** 2)
+            told = {"td_loss": loss, "value": jnp.mean(both)}
+            if pessimism is not None:
+                term, of_it = pessimism(critic, both)
+                return loss + term, told | of_it
+            return loss, told
 
-        (td_loss, value), (grads, pull) = jax.value_and_grad(critic_loss, (0, 1), has_aux=True)(
+        (_, of_critic), (grads, pull) = jax.value_and_grad(critic_loss, (0, 1), has_aux=True)(
             state.critic, here
         )
         critic_gradient = norm(grads)
@@ -187,6 +204,8 @@ class SoftActorCritic:
 
         def actor_loss(actor: Actor) -> tuple[jax.Array, Metrics]:
             action, log_density, value = judged(actor, critic, phi, batch.observation, for_policy)
+            if merit is not None:
+                value = merit(actor)
             if regulariser is not None and regulariser.value_scale is not None:
                 size = jax.lax.stop_gradient(jnp.mean(jnp.abs(value)))
                 value = value * regulariser.value_scale / size
@@ -227,8 +246,7 @@ class SoftActorCritic:
             state.updates,
         )
         metrics = {
-            "td_loss": td_loss,
-            "value": value,
+            **of_critic,
             "policy_loss": policy_loss,
             "entropy_weight": weight,
             "critic_gradient": critic_gradient,

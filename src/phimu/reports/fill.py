@@ -22,6 +22,7 @@ from phimu.reports.markdown import grid, maze_grid, plain
 from phimu.reports.numbers import NOT_RUN, brief, score, span, thousands
 from phimu.reports.rows import Result, configurations
 from phimu.runs.files import write_atomically
+from phimu.studies.plan import under
 from phimu.studies.tables import STUDIES, TASK_TITLES
 
 OPENING = "<!-- table:"
@@ -70,7 +71,8 @@ def _asked(marker: str, results: Sequence[Result], file: Path) -> str:
 def _study(name: str, results: Sequence[Result], preset: str, own: dict[str, str]) -> str:
     """Ours under one preset, and in the last column what the paper has for the same variants."""
     (table,) = [table for table in tables(results) if table.study.name == name]
-    variants = table.study.variants
+    study = table.study
+    variants = study.variants if preset == study.preset else under(study, preset).variants
     labels = [variant.label for variant in variants]
     own_columns = [Column(each.label, "ours", each.preset or preset) for each in variants]
     paper = [each for each in table.columns if each.whose == "paper" and each.heading != BEST]

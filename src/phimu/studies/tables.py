@@ -128,6 +128,10 @@ _ALL = (
             Variant("cpc", "cpc", (), "CPC"),
             Variant("sac", "sac", (), "SAC"),
             Variant("td3-bc", "td3-bc", (), "TD3+BC (d3rlpy)"),
+            Variant("rebrac", "rebrac", (), None, "d4rl"),
+            Variant("cql", "cql", (), "CQL", "d4rl"),
+            Variant("bcq", "bcq", (), "BCQ", "d4rl"),
+            Variant("bear", "bear", (), "BEAR", "d4rl"),
         ),
         "paper-d4rl",
         steps=1_000_000,  # the paper does not say; so did the code that it most likely grew from
