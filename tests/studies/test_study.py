@@ -78,7 +78,8 @@ def test_dry_run_needs_no_simulator(
     assert study("table1", "--preset", "small", "--dry-run") == 0
     said = capsys.readouterr().out
     assert "?" not in said
-    assert sum(line.split()[-1:] == ["new"] for line in said.splitlines()) == 10 * 7 * 4
+    runs = 10 * len(STUDIES["table1"].variants) * 4
+    assert sum(line.split()[-1:] == ["new"] for line in said.splitlines()) == runs
     assert study(*SMALL, "mbbl/HalfCheetah-v0") == 2
     assert 'to get it, run: pip install "phimu[mujoco]"' in capsys.readouterr().err
     assert not Path("runs").exists()
