@@ -22,7 +22,6 @@ NARROW = {
     "critic_width": 8,
     "batch_size": 16,
     "learning_starts": 40,
-    "bonus_scale": 1.0,
 }
 LOSSES = {"successor": "successor_loss", "gaussian": "nce_loss"}
 AGENTS = {"successor": "deep-sf", "gaussian": "spede"}
@@ -67,7 +66,6 @@ def test_its_agent_in_python(name: str, tmp_path: Path):
     model = Model(PROBE, AGENTS[name], **NARROW).learn(60)
     pair = np.zeros((3, 1), np.float32), np.linspace(-1, 1, 3, dtype=np.float32)[:, None]
     assert model.phi(*pair).shape == (3, 6)
-    assert (model.bonus(*pair) > 0).all()
     following = np.linspace(-1, 1, 5, dtype=np.float32)[:, None]
     if name == "successor":
         asked = (
@@ -92,5 +90,5 @@ def test_its_agent_in_python(name: str, tmp_path: Path):
     assert again.config == model.config
     for each in (model, again):
         each.learn(20)
-    for query in ("phi", "bonus", "q_value"):
+    for query in ("phi", "q_value"):
         np.testing.assert_array_equal(getattr(again, query)(*pair), getattr(model, query)(*pair))
