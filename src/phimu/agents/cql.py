@@ -94,6 +94,7 @@ class Cql:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
+        # Deviation: warm start comes before the updates that are counted, not out of them.
         first = Phase(WARM_START, self.warm_start_updates)
         return (first, *POLICY) if first.updates else POLICY
 

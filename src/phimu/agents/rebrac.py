@@ -71,6 +71,7 @@ class Rebrac:
     def init(self, spec: Spec, key: jax.Array) -> DeterministicState:
         actor_key, critic_key = jax.random.split(key)
         actor = Deterministic(spec.observation_dim, spec.action_dim, self.actor_sizes, actor_key)
+        # Deviation: LayerNorm is before the ReLU, as in all networks here, not after it.
         style = critic_key, "relu", self.critic_layer_norm
         critic = sized_twin(self.critic_sizes, spec.pair_dim, *style)
         return begin(actor, critic, *self.optimisers())

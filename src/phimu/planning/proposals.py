@@ -28,7 +28,10 @@ class BestOf(eqx.Module):
     count: int = eqx.field(static=True)
 
     def mode(self, observation: jax.Array) -> jax.Array:
-        """By draws that are always the same, so that it depends on the observation alone."""
+        """By draws that are always the same, so that it depends on the observation alone.
+
+        Deviation: published code draws anew in every step.
+        """
         count = observation.size // observation.shape[-1]
         return self._each(observation, jnp.tile(jax.random.PRNGKey(0), (count, 1)))
 
