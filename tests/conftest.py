@@ -42,6 +42,14 @@ def forgotten_programs() -> Iterator[None]:
     jax.clear_caches()
 
 
+@pytest.fixture(scope="module")
+def fully_optimised() -> Iterator[None]:
+    """For files that compare to the bit what two programs compute: these are to be a user's."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
 @pytest.fixture
 def stopped_before(monkeypatch: pytest.MonkeyPatch):
     """with stopped_before(OnlineRun, 33): a signal comes before that step of a run of that kind."""

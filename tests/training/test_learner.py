@@ -25,6 +25,7 @@ from phimu.training.online import OnlineRun
 from phimu.training.streams import INIT, UPDATE, key
 from phimu.types import Batch, Drawn, Feed, Metrics, Spec
 
+pytestmark = pytest.mark.usefixtures("fully_optimised")
 SPEC = Spec(1, 3)
 
 
