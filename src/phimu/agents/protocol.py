@@ -20,7 +20,7 @@ State = Any  # of an agent: a pytree of arrays
 
 
 class Phase(NamedTuple):
-    """A stretch of updates of one kind. The last phase is the policy's."""
+    """A stretch of updates of one kind. On logged data the last phase is the policy's."""
 
     name: str = "policy"
     updates: int = 0  # on logged data how many, online how many a round; 0: as many as asked
