@@ -128,6 +128,7 @@ def tiny():
         "initial_log_std": -1.0,
         "bootstrap_time_limits": True,
         "train_freq": 1,
+        "planner_steps": 1,  # a program less to compile; tests/agents/test_ctrl_ucb.py has more
         "ensemble_size": 2,
         "epochs": 10,
         "plan_horizon": 2,
