@@ -44,7 +44,10 @@ def forgotten_programs() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def fully_optimised() -> Iterator[None]:
-    """For files that compare to the bit what two programs compute: these are to be a user's."""
+    """For files that compare to the bit what two programs compute: with a user's optimisations.
+
+    But for the fusion emitters, which cannot be had back within a process.
+    """
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", True)
