@@ -1,6 +1,7 @@
 """Settings of every test, and agents small enough to learn within one."""
 
 import contextlib
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,12 @@ os.environ["XLA_FLAGS"] = " ".join(
 ).strip()
 # [B] - [B, 1] is an error here instead of a silent [B, B].
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: nothing of it has to be searched for garbage again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

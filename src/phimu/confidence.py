@@ -8,8 +8,9 @@ their root mean square: `ridge` and `bonus_scale` then mean the same for every p
 phi by its own length instead would forget what grows most away from the data.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
 
+from phimu import initial
 from phimu.errors import InputError
 
 CAP = 2.0
@@ -44,8 +46,8 @@ def kernel(feature_dim: int, count: int, width: float = 1.0) -> Kernel:
     """`count` features of a kernel of this width, the same ones always."""
     for_frequencies, for_phases = jax.random.split(jax.random.PRNGKey(0))
     return Kernel(
-        jax.random.normal(for_frequencies, (feature_dim, count)) / np.float32(width),
-        jax.random.uniform(for_phases, (count,), maxval=2 * np.pi),
+        initial.normal(for_frequencies, (feature_dim, count), 1 / width),
+        initial.uniform(for_phases, (count,), 2 * np.pi),
     )
 
 
@@ -114,7 +116,7 @@ class Elliptical:
         """Of an empty buffer, Sigma = ridge I."""
         lifted = None if self._kernel is None else kernel(feature_dim, self._kernel[0])
         size = feature_dim if self._kernel is None else self._kernel[0]
-        whitening = jnp.eye(size) / np.float32(np.sqrt(self.ridge))
+        whitening = jax.device_put(np.eye(size, dtype=np.float32) / np.float32(np.sqrt(self.ridge)))
         return EllipticalState(lifted, whitening, jnp.ones(()))
 
     def refresh(self, phi: np.ndarray, rewards: np.ndarray) -> EllipticalState:
@@ -124,8 +126,8 @@ class Elliptical:
         for a small ridge, and a d = 2048 factorisation costs about as much as an update, so it
         runs on its own clock and outside the compiled step.
         """
-        state = self._scaled(np.asarray(phi), rewards)
-        rows = np.asarray(state.features(jnp.asarray(phi, jnp.float32)), np.float64)
+        state = self._scaled(phi, rewards)
+        rows = by_rooms(partial(_features, state), np.asarray(phi, np.float32)).astype(np.float64)
         total = rows.T @ rows * (len(rewards) / len(rows))
         return state._replace(whitening=self._whitening(total, len(rewards)))
 
@@ -163,6 +165,20 @@ class Elliptical:
         """min(bonus_scale * |W phi|, 2) units for phi [..., d]: [...]."""
         white = state.features(phi) @ state.whitening.T
         return state.unit * jnp.minimum(self.bonus_scale * jnp.linalg.norm(white, axis=-1), CAP)
+
+
+_features = jax.jit(EllipticalState.features)
+
+
+def by_rooms(function: Callable[..., jax.Array], *arrays: np.ndarray) -> np.ndarray:
+    """A function of rows, each by itself, of arrays with any number of them.
+
+    They are filled up to a power of two: a buffer that grows would have it compiled anew each time.
+    """
+    count = len(arrays[0])
+    room = 1 << max(count - 1, 0).bit_length()
+    filled = (np.pad(x, [(0, room - count)] + [(0, 0)] * (x.ndim - 1)) for x in arrays)
+    return np.asarray(function(*filled))[:count]
 
 
 def bonus_metrics(bonus: jax.Array, reward: jax.Array) -> dict[str, jax.Array]:

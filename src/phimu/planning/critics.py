@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from phimu import initial
 from phimu.networks import ACTIVATIONS, MLP, Dense, norm, product, standardise
 from phimu.types import Metrics
 
@@ -48,8 +49,8 @@ class RandomFeatures(eqx.Module):
     def __init__(self, inputs: int, width: int, key: jax.Array, activation: str, norm: bool):
         del activation, norm
         count, (for_frequencies, for_out) = width // 2, jax.random.split(key)
-        directions = jax.random.normal(for_frequencies, (inputs, count))
-        self.frequencies = FREQUENCY / np.sqrt(inputs) * directions
+        spread = FREQUENCY / np.sqrt(inputs)
+        self.frequencies = initial.normal(for_frequencies, (inputs, count), spread)
         self.out = Dense(2 * count, 1, for_out, gain=0.1)
 
     def __call__(self, phi: jax.Array) -> jax.Array:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from phimu import initial
 from phimu.errors import InputError, at_least
 from phimu.networks import MLP, norm, polyak, product, standardise
 from phimu.representation.features import FeatureMap
@@ -117,8 +118,8 @@ class GaussianDynamics:
         )
         spread = 1 / np.sqrt(d) if self.frequency is None else self.frequency
         waves = Waves(
-            spread * jax.random.normal(for_waves, (d, d)),
-            jax.random.uniform(for_phases, (d,), maxval=2 * np.pi),
+            initial.normal(for_waves, (d, d), spread),
+            initial.uniform(for_phases, (d,), 2 * np.pi),
             self.waves_of_unit_variance,
         )
         slow, count = (networks.f, networks.g), jnp.zeros((), jnp.int32)

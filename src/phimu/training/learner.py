@@ -176,7 +176,7 @@ class Learner:
         sizes = Spec(*spec) if wanted else spec
         state = LearnerState(seen, agent.init(sizes, key(seed, INIT, 0)))
         # Slow copies start as the same arrays; separate ones can be donated to a compiled call.
-        state = jax.tree.map(jnp.copy, state)
+        state = jax.tree.map(lambda x: jax.device_put(np.array(x)), state)
         tree: Any = jax.tree.structure(state)
         phase, bfloat16 = protocol.phases(agent)[-1].name, schedule.precision == "bfloat16"
         whole = self._place and self._place.whole
