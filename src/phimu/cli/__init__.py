@@ -29,6 +29,7 @@ COMMANDS = {
     "study": Command(
         "study", "main", "run a table, figure or ablation of the paper; it resumes", resumes=True
     ),
+    "queue": Command("queue", "main", "studies one after the other, left alone", resumes=True),
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
     "probe": Command("evaluate", "probe", "say what is linear in a run's phi"),
     "plot": Command("report", "plot", "draw the learning curves of runs"),

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import tyro
@@ -23,6 +23,7 @@ from phimu.studies.live_table import LiveTable
 from phimu.studies.plan import Run, expand, find_study, narrow, try_tasks, under
 from phimu.studies.processes import Process
 from phimu.studies.runner import Job, Start, carry_out
+from phimu.studies.study import Study
 from phimu.studies.tables import STUDIES, TASK_TITLES
 from phimu.training.threads import cores
 
@@ -71,11 +72,8 @@ def main(
         bench: what `phimu bench --json FILE` wrote, for that; by default what it last found here.
     """
     at_least(1, workers=1 if workers is None else workers)
-    asked: dict[str, Any] = {"seeds": seeds, "steps": steps}
-    study = narrow(find_study(name), tasks, agents)
-    study = study if preset is None else under(study, preset)
-    study = replace(study, **{key: value for key, value in asked.items() if value is not None})
-    planned = expand(study, _settings(settings), data, runs, only)
+    chosen = choose(name, tasks, agents, seeds, steps, preset, settings, only)
+    study, planned = chosen.study, chosen.runs(data, runs)
     if dry_run:
         _list(planned, bench, workers or cores())
         return
@@ -90,6 +88,35 @@ def main(
 
         jobs = carry_out(planned, start, slots, show, stop)
     _report(study.metric, jobs, runs)
+
+
+class Chosen(NamedTuple):
+    """A study as it was asked for."""
+
+    study: Study
+    settings: dict[str, str]
+    only: tuple[int, ...]
+
+    def runs(self, data: Path, runs: Path) -> list[Run]:
+        return expand(self.study, self.settings, data, runs, self.only)
+
+
+def choose(
+    name: Annotated[str, tyro.conf.Positional, NAME],
+    tasks: tuple[str, ...] = (),
+    agents: tuple[str, ...] = (),
+    seeds: int | None = None,
+    steps: int | None = None,
+    preset: str | None = None,
+    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    only: tuple[int, ...] = (),
+) -> Chosen:
+    """What `phimu study` with these arguments is of."""
+    asked: dict[str, Any] = {"seeds": seeds, "steps": steps}
+    study = narrow(find_study(name), tasks, agents)
+    study = study if preset is None else under(study, preset)
+    study = replace(study, **{key: value for key, value in asked.items() if value is not None})
+    return Chosen(study, _settings(settings), only)
 
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
