@@ -8,4 +8,5 @@ REPRESENTATIONS = {
     "contrastive": "phimu.representation.contrastive:Contrastive",
     "successor": "phimu.representation.successor:SuccessorFeatures",
     "gaussian": "phimu.representation.gaussian:GaussianDynamics",
+    "spectral": "phimu.representation.spectral:Spectral",
 }

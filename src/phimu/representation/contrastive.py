@@ -22,6 +22,7 @@ from phimu.representation.losses import (
     ranking_of_normalised,
 )
 from phimu.representation.negatives import Negatives
+from phimu.representation.perturbation import blurred
 from phimu.representation.ratio import (
     RATIOS,
     TINY,
@@ -225,10 +226,7 @@ class Contrastive:
         if spread is not None:
             spread = spread.include(feed.batch.observation)
         if spread is not None and self.levels:
-            for_level, for_noise = jax.random.split(key)
-            level = jax.random.choice(for_level, jnp.array(self.levels))
-            noise = level * jax.random.normal(for_noise, following.shape)
-            following = following + noise * jnp.sqrt(spread.variance)[None, :]
+            following, level = blurred(following, self.levels, spread.variance, key)
         if spread is not None and self.normalise_inputs:
             following, observation = spread(following), spread(feed.batch.observation)
             feed = feed._replace(batch=feed.batch._replace(observation=observation))

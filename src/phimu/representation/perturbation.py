@@ -1,0 +1,27 @@
+"""Noise on s': blurred, the ratio of nearly deterministic dynamics is a smooth function of s'."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def blurred(
+    following: jax.Array, levels: tuple[float, ...], variance: jax.Array, key: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """[K, D] with Gaussian noise of one of these levels, in deviations of each component; and it.
+
+    The level [] is drawn once for all rows.
+    """
+    for_level, for_noise = jax.random.split(key)
+    level = jax.random.choice(for_level, jnp.array(levels))
+    noise = level * jax.random.normal(for_noise, following.shape)
+    return following + noise * jnp.sqrt(variance)[None, :], level
+
+
+def kept_signal(count: int) -> np.ndarray:
+    """Share of variance that is still s' at each level of a variance-preserving schedule: [count].
+
+    The published one of CTRL-SR and Diff-SR: x = sqrt(kept) s' + sqrt(1 - kept) noise.
+    """
+    u = np.arange(1, count + 1) / count
+    return np.exp(-0.1 * u - 4.95 * u**2)
