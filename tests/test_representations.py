@@ -23,9 +23,24 @@ NARROW = {
     "batch_size": 16,
     "learning_starts": 40,
 }
-LOSSES = {"successor": "successor_loss", "gaussian": "nce_loss", "spectral": "spectral_loss"}
-AGENTS = {"successor": "deep-sf", "gaussian": "spede", "spectral": "speder"}
-NO_DENSITY = {"successor": "SuccessorFeatures"}
+LOSSES = {
+    "successor": "successor_loss",
+    "gaussian": "nce_loss",
+    "spectral": "spectral_loss",
+    "score": "score_loss",
+}
+AGENTS = {
+    "successor": "deep-sf",
+    "gaussian": "spede",
+    "spectral": "speder",
+    "score": "diff-sr",
+    "latent": "lv-rep",
+}
+NO_DENSITY = {
+    "successor": "SuccessorFeatures",
+    "score": "ScoreMatching",
+    "latent": "LatentVariable",
+}
 
 
 def flags(settings):

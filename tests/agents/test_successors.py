@@ -10,7 +10,7 @@ from phimu.agents.schedule import Schedule
 from phimu.representation import REPRESENTATIONS
 from phimu.settings import override
 
-AGENTS = {"speder": "spectral"}
+AGENTS = {"speder": "spectral", "diff-sr": "score", "lv-rep": "latent"}
 
 
 @pytest.mark.parametrize("agent", [*AGENTS, "ctrl-sr"])
@@ -65,3 +65,22 @@ def test_ctrl_srs_table():
     np.testing.assert_allclose(kept[:10], published, atol=6e-4)
     np.testing.assert_allclose(kept[-4:], [0.020, 0.014, 0.010, 0.006], atol=6e-4)
     assert len(kept) == 25
+
+
+def test_diff_srs_table():
+    settings, schedule = preset("diff-sr", "published")
+    phi = settings.representation
+    assert (*phi.feature_sizes, phi.feature_dim) == (512, 512, 512, 512)
+    assert (phi.noise_levels, phi.phi_output, phi.reward_weight) == (50, "identity", 0.1)
+    like, when = preset("ctrl-sr", "published")
+    assert (settings.planner, settings.beside_phi, schedule) == (like.planner, "nothing", when)
+
+
+def test_lv_reps_table():
+    settings, schedule = preset("lv-rep", "published")
+    phi = settings.representation
+    assert (*phi.feature_sizes, phi.latent_dim) == (512, 512, 512, 512)
+    assert (phi.kl_weight, phi.reward_weight) == (0.1 / 2, 1.0)
+    assert (phi.feature_learning_rate, schedule.normalise_observations) == (3e-4, False)
+    like, when = preset("ctrl-sr", "published")
+    assert (settings.planner, schedule.batch_size) == (like.planner, when.batch_size)

@@ -9,4 +9,6 @@ REPRESENTATIONS = {
     "successor": "phimu.representation.successor:SuccessorFeatures",
     "gaussian": "phimu.representation.gaussian:GaussianDynamics",
     "spectral": "phimu.representation.spectral:Spectral",
+    "score": "phimu.representation.score:ScoreMatching",
+    "latent": "phimu.representation.latent:LatentVariable",
 }

@@ -18,11 +18,10 @@ import optax
 from phimu.errors import InputError, at_least
 from phimu.networks import MLP, norm, polyak
 from phimu.normalisation import RunningNormaliser
-from phimu.representation.contrastive import TOLD, tell
 from phimu.representation.features import FeatureMap
 from phimu.representation.losses import mu_norm_penalty
 from phimu.representation.negatives import Negatives
-from phimu.representation.perturbation import blurred
+from phimu.representation.perturbation import TOLD, blurred, tell
 from phimu.representation.ratio import TINY, inner
 from phimu.representation.seam import Phi
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
