@@ -9,9 +9,10 @@ import pytest
 
 from phimu.data.replay import Replay
 from phimu.errors import InputError
-from phimu.representation.contrastive import Contrastive, tell
+from phimu.representation.contrastive import Contrastive
 from phimu.representation.losses import ranking
 from phimu.representation.negatives import Negatives
+from phimu.representation.perturbation import tell
 from phimu.representation.ratio import Exponential, log_ratio
 from phimu.types import Batch, Feed, Spec
 

@@ -90,6 +90,30 @@ AGENTS = {
         online="ONLINE",
         discrete=True,
     ),
+    "speder": Entry(
+        "phimu.agents.speder",
+        "SPEDER: CTRL-UCBM whose phi and mu are a singular value decomposition of the ratio",
+        online="ONLINE",
+        discrete=True,
+    ),
+    "ctrl-sr": Entry(
+        "phimu.agents.ctrl_sr",
+        "CTRL-SR: CTRL-UCBM whose contrast is of s' blurred by noise at many levels",
+        online="ONLINE",
+        discrete=True,
+    ),
+    "diff-sr": Entry(
+        "phimu.agents.diff_sr",
+        "Diff-SR: CTRL-UCBM whose phi predicts the noise in a perturbed s', linearly",
+        online="ONLINE",
+        discrete=True,
+    ),
+    "lv-rep": Entry(
+        "phimu.agents.lv_rep",
+        "LV-Rep: CTRL-UCBM whose phi are Fourier features of a latent variable's distribution",
+        online="ONLINE",
+        discrete=True,
+    ),
     "ctrl-lcb": Entry(
         "phimu.agents.ctrl_lcb",
         "CTRL-LCB: contrastive phi of the dataset, elliptical penalty, careful actor on phi",
@@ -139,6 +163,7 @@ PRESETS = {
     "mbbl": "ppo, trpo, me-trpo and pets as MBBL ran them, which the paper has their scores from; "
     "deep-sf and spede as in the code of the paper's authors, phi 1024-1024-1024",
     "original": "ppo, trpo, me-trpo, pets, deep-sf and spede as in their authors' code",
+    "published": "speder, ctrl-sr, diff-sr and lv-rep with the sizes and steps of their authors",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",
     "explore": "small with a bonus, for tasks whose reward has to be found",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",

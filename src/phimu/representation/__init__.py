@@ -8,4 +8,7 @@ REPRESENTATIONS = {
     "contrastive": "phimu.representation.contrastive:Contrastive",
     "successor": "phimu.representation.successor:SuccessorFeatures",
     "gaussian": "phimu.representation.gaussian:GaussianDynamics",
+    "spectral": "phimu.representation.spectral:Spectral",
+    "score": "phimu.representation.score:ScoreMatching",
+    "latent": "phimu.representation.latent:LatentVariable",
 }

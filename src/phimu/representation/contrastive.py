@@ -22,6 +22,7 @@ from phimu.representation.losses import (
     ranking_of_normalised,
 )
 from phimu.representation.negatives import Negatives
+from phimu.representation.perturbation import TOLD, blurred, tell
 from phimu.representation.ratio import (
     RATIOS,
     TINY,
@@ -35,7 +36,6 @@ from phimu.settings import part
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 ACCURACY_ROWS = 64
-TOLD = 8  # numbers that mu is told a level by, or a number of steps
 MEAN_RATE = 0.02  # of the running mean of the slow mu: over some fifty batches,
 MEAN_STRIDE = 2  # of which every other row is enough
 
@@ -225,10 +225,7 @@ class Contrastive:
         if spread is not None:
             spread = spread.include(feed.batch.observation)
         if spread is not None and self.levels:
-            for_level, for_noise = jax.random.split(key)
-            level = jax.random.choice(for_level, jnp.array(self.levels))
-            noise = level * jax.random.normal(for_noise, following.shape)
-            following = following + noise * jnp.sqrt(spread.variance)[None, :]
+            following, level = blurred(following, self.levels, spread.variance, key)
         if spread is not None and self.normalise_inputs:
             following, observation = spread(following), spread(feed.batch.observation)
             feed = feed._replace(batch=feed.batch._replace(observation=observation))
@@ -352,14 +349,3 @@ class Contrastive:
         if state.features.log_temperature is None:
             raise InputError("The linear ratio has no temperature: it is <phi, mu> itself.")
         return jnp.exp(state.features.log_temperature)
-
-
-def tell(rows: int, *numbers: jax.Array | None) -> jax.Array | None:
-    """What mu is told, the same for every row: waves of the logarithm of each number, or None."""
-    given = [number for number in numbers if number is not None]
-    if not given:
-        return None
-    powers = 0.5 * 2.0 ** jnp.arange(TOLD // 2)
-    angles = jnp.outer(jnp.log(jnp.array(given, jnp.float32)), powers)
-    waves = jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1).reshape(1, -1)
-    return jnp.broadcast_to(waves, (rows, waves.shape[1]))

@@ -86,6 +86,11 @@ def _recipe(label: str, **changes: Any) -> Variant:
     return Variant(label, "ctrl-ucb-m", tuple((_PERTURBED | changes).items()))
 
 
+# CTRL-UCBM with another loss of phi, or another phi. The width is said, though it is that of the
+# preset, so that runs of the paper's widths are none of this study.
+_WIDTH = (("feature_dim", 256),)
+_OTHER_PHI = ("ctrl-sr", "speder", "diff-sr", "lv-rep", "spede", "deep-sf")
+
 _ALL = (
     Study(
         "table1",
@@ -195,6 +200,22 @@ _ALL = (
         "small",
         steps=50_000,
         seeds=4,
+        options=(("dmc/action_repeat", 2),),
+    ),
+    Study(
+        "representations",
+        "Which loss of phi: one planner, one budget, one representation after the other",
+        ("mbbl/HalfCheetah-v0", "mbbl/HopperET-v0", "dmc/walker-run-v0"),
+        (
+            Variant("sac", "sac", (("critic_width", 256),)),
+            Variant("ctrl-ucb-m", "ctrl-ucb-m", _WIDTH),
+            # The others have a reward head, which trains phi too.
+            Variant("ctrl-ucb-m, reward head", "ctrl-ucb-m", (*_WIDTH, ("reward_weight", 1.0))),
+            *(Variant(agent, agent, _WIDTH) for agent in _OTHER_PHI),
+        ),
+        "small",
+        steps=50_000,
+        seeds=2,
         options=(("dmc/action_repeat", 2),),
     ),
     Study(
