@@ -1,7 +1,7 @@
 """CTRL-LCB, Algorithm 2: learn phi from logged data, take the elliptical penalty, plan on phi."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,15 +15,10 @@ from phimu.agents.schedule import Preset, Presets
 from phimu.confidence import Elliptical, EllipticalState
 from phimu.data.device_set import DeviceSet
 from phimu.errors import InputError, at_least
-from phimu.planning.behaviour import (
-    CLONED_QUICKLY,
-    NOT_HELD,
-    BehaviourCloning,
-    BehaviourCloningState,
-    Regularisation,
-)
+from phimu.planning.behaviour import CLONED_QUICKLY, NOT_HELD, BehaviourCloning, Regularisation
 from phimu.planning.critics import BesidePhi, beside, smaller
-from phimu.planning.soft_actor_critic import Actor, SoftActorCritic, SoftActorCriticState
+from phimu.planning.held_near import PLANNERS, NearClone
+from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation import REPRESENTATIONS
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
@@ -37,9 +32,8 @@ CHUNK = 8_192  # rows of the dataset whose phi is computed at once
 
 class CtrlLcbState(NamedTuple):
     representation: Any
-    behaviour: BehaviourCloningState
     confidence: EllipticalState
-    planner: SoftActorCriticState
+    planner: Any
 
 
 @dataclass(frozen=True)
@@ -49,9 +43,9 @@ class CtrlLcb:
     representation: Any = part(Contrastive(noise=Negatives(random_share=0.0)), REPRESENTATIONS)
     """How phi is learned: a Representation (phimu.representation.seam)."""
     confidence: Elliptical = Elliptical(bonus_scale=1.0)
-    behaviour: BehaviourCloning = BehaviourCloning()
-    regularisation: Regularisation = Regularisation()
-    planner: SoftActorCritic = SoftActorCritic()
+    planner: Any = part(NearClone(), PLANNERS)
+    """What keeps the policy near the data: clone, a divergence from a cloned behaviour policy, with
+    soft actor-critic; or squared_error, the distance to the logged actions, with TD3 (ReBRAC)."""
     representation_updates: int = 200_000
     """Updates of phi and mu, before the policy's; then phi is frozen."""
     beside_phi: BesidePhi = "nothing"
@@ -71,26 +65,23 @@ class CtrlLcb:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Line 3 of Algorithm 2, the policy that wrote the data, and lines 4 to 6."""
-        return (
-            Phase("representation", self.representation_updates),
-            Phase("behaviour", self.behaviour.behaviour_updates),
-            Phase("policy"),
-        )
+        """Line 3 of Algorithm 2, the policy that wrote the data if cloned, and lines 4 to 6."""
+        updates = self.planner.preparation
+        cloning = (Phase("behaviour", updates),) if updates else ()
+        return Phase("representation", self.representation_updates), *cloning, Phase("policy")
 
     def init(self, spec: Spec, key: jax.Array) -> CtrlLcbState:
-        for_features, for_planner, for_behaviour = jax.random.split(key, 3)
+        for_features, *for_planner = jax.random.split(key, 3)
         d = self.representation.feature_dim
         inputs = d if self.beside_phi == "nothing" else d + spec.pair_dim
         return CtrlLcbState(
             self.representation.init(spec, for_features),
-            self.behaviour.init(spec, for_behaviour),
             self.confidence.init(d),
             self.planner.init(spec, inputs, for_planner),
         )
 
-    def policy(self, state: CtrlLcbState) -> Actor:
-        return state.planner.actor
+    def policy(self, state: CtrlLcbState) -> Any:
+        return self.planner.policy(state.planner)
 
     def begin(
         self, phase: str, state: CtrlLcbState, store: Store, normaliser: Any, rng: Any
@@ -110,20 +101,18 @@ class CtrlLcb:
         if phase == "representation":
             return self.representation.draw(store, rng)
         sample = store.sample(rng)
-        return Drawn(sample.rows, columns=sample.columns)
+        more = self.planner.draw(store, sample) if phase == "policy" else {}
+        return Drawn(sample.rows, columns=sample.columns | more)
 
     def update(
         self, phase: str, state: CtrlLcbState, feed: Feed, key: jax.Array
     ) -> tuple[CtrlLcbState, Metrics]:
-        batch = feed.batch
         if phase == "representation":  # line 3
             representation, metrics = self.representation.update(state.representation, feed, key)
             return state._replace(representation=representation), metrics
         if phase == "behaviour":
-            behaviour, metrics = self.behaviour.update(
-                state.behaviour, batch.observation, batch.action, key
-            )
-            return state._replace(behaviour=behaviour), metrics
+            planner, metrics = self.planner.prepare(state.planner, feed, key)
+            return state._replace(planner=planner), metrics
         return self._plan(state, feed, key)
 
     def _plan(
@@ -142,12 +131,12 @@ class CtrlLcb:
         planner, metrics = self.planner.update(
             state.planner,
             self._inputs(state),
-            batch._replace(reward=batch.reward - penalty),
+            feed._replace(batch=batch._replace(reward=batch.reward - penalty)),
             key,
             beside(here, self.beside_phi, batch.observation, batch.action),
-            self.regularisation.near(state.behaviour.policy),
         )
-        return state._replace(planner=planner), metrics | {"penalty": jnp.mean(penalty)}
+        told = {"penalty": jnp.mean(penalty), "reward": jnp.mean(batch.reward)}
+        return state._replace(planner=planner), metrics | told
 
     def _inputs(self, state: CtrlLcbState) -> Phi:
         """The function the planner is handed."""
@@ -172,13 +161,16 @@ class CtrlLcb:
         return bonus_input(self.representation, name, state.representation)(observation, action)
 
     def q_value(self, state: CtrlLcbState, observation: jax.Array, action: jax.Array) -> jax.Array:
-        return smaller(state.planner.critic, self._inputs(state)(observation, action))
+        critic = self.planner.critic_of(state.planner)
+        return smaller(critic, self._inputs(state)(observation, action))
 
-    def behaviour_log_density(
-        self, state: CtrlLcbState, observation: jax.Array, action: jax.Array
-    ) -> jax.Array:
-        """Of the action under the clone: [B]."""
-        return state.behaviour.policy.log_density(observation, action)
+    @property
+    def behaviour_log_density(self) -> Callable[..., jax.Array] | None:
+        """(state, s, a) -> [B], of the actions under the clone; None where there is no clone."""
+        if not isinstance(self.planner, NearClone):
+            return None
+        density = self.planner.behaviour_log_density
+        return lambda state, observation, action: density(state.planner, observation, action)
 
     # The whole dataset, in parts.
 
@@ -236,9 +228,11 @@ _PAPER = CtrlLcb(
         feature_learning_rate=3e-4,
     ),
     confidence=Elliptical(bonus_scale=1.0),
-    behaviour=BehaviourCloning(behaviour_updates=200_000),
-    regularisation=Regularisation("cross_entropy", behaviour_weight=1.0),
-    planner=SoftActorCritic(critic="two_layer", critic_width=512, critic_learning_rate=1e-3),
+    planner=NearClone(
+        BehaviourCloning(behaviour_updates=200_000),
+        Regularisation("cross_entropy", behaviour_weight=1.0),
+        SoftActorCritic(critic="two_layer", critic_width=512, critic_learning_rate=1e-3),
+    ),
     representation_updates=200_000,
 )
 _SMALL = CtrlLcb(
@@ -252,20 +246,34 @@ _SMALL = CtrlLcb(
         feature_layer_norm=True,
     ),
     confidence=Elliptical(1.0, bonus_features="unnormalised_phi", bonus_kernel=(1_024, 0.45)),
-    behaviour=CLONED_QUICKLY,
-    regularisation=Regularisation("kl_primal", value_scale=10.0),
-    planner=SoftActorCritic(
-        critic="two_layer",
-        critic_width=256,
-        critic_learning_rate=1e-3,
-        planner_layer_norm=True,
-        entropy_in_target=False,
-        target_entropy=NOT_HELD,  # the KL divergence brings the clone's
+    planner=NearClone(
+        CLONED_QUICKLY,
+        Regularisation("kl_primal", value_scale=10.0),
+        SoftActorCritic(
+            critic="two_layer",
+            critic_width=256,
+            critic_learning_rate=1e-3,
+            planner_layer_norm=True,
+            entropy_in_target=False,
+            target_entropy=NOT_HELD,  # the KL divergence brings the clone's
+        ),
     ),
     representation_updates=20_000,
     beside_phi="pair",
 )
+# The contrast that was best online: s' blurred by one deviation, which keeps it from being solved.
+_PERTURBED = replace(
+    _SMALL,
+    representation=replace(
+        _SMALL.representation,
+        ratio=Exponential(
+            phi_output="unit_variance", mu_output="unit_variance", temperature=16.0
+        ),  # sqrt(feature_dim), so that log ratios start near zero
+        levels=(1.0,),
+    ),
+)
 LOGGED: Presets = {
     "paper-d4rl": Preset(_PAPER, schedule.LOGGED),
     "small": Preset(_SMALL, schedule.LOGGED_NORMALISED),
+    "perturbed": Preset(_PERTURBED, schedule.LOGGED_NORMALISED),
 }
