@@ -172,3 +172,22 @@ def test_a_signal_leaves_nothing(number: signal.Signals) -> None:
     assert process.returncode == 128 + number
     assert error.splitlines()[-1] == f"phimu: stopped by {number.name}; nothing was written."
     assert os.listdir() == []
+
+
+def test_cut_leaves_a_region_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert collect("a.hdf5", "--option", "random_start=true", *OPTIONS) == 0
+    assert data("cut", "a.hdf5", "--within", "0:0:10", "1:0:10", "--out", "cut.hdf5") == 0
+    report = said(capsys)
+    whole, found = open_set("a.hdf5"), open_set("cut.hdf5", report["sha256"])
+    assert 0 < report["cut"] == len(whole) - len(found) < len(whole)
+    rows = found.transitions
+    for observation in (rows.observation, rows.next_observation):
+        assert not ((observation > 0) & (observation < 10)).all(axis=1).any()
+    assert (found.task, found.name) == (MAZE, "cut")
+
+
+@pytest.mark.parametrize("within", ["0:1", "2:0:1", "0:1:1", "x:0:1"])
+def test_a_region_is_named_as_it_should_be(within: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert collect("a.hdf5") == 0
+    assert data("cut", "a.hdf5", "--within", within, "--out", "cut.hdf5") != 0
+    assert f"within is '{within}'" in capsys.readouterr().err

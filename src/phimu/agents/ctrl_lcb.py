@@ -16,7 +16,7 @@ from phimu.confidence import Elliptical, EllipticalState
 from phimu.data.device_set import DeviceSet
 from phimu.errors import InputError, at_least
 from phimu.planning.behaviour import CLONED_QUICKLY, NOT_HELD, BehaviourCloning, Regularisation
-from phimu.planning.critics import BesidePhi, beside, smaller
+from phimu.planning.critics import BesidePhi, as_it_is, beside, less_last, smaller
 from phimu.planning.held_near import PLANNERS, NearClone
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation import REPRESENTATIONS
@@ -33,6 +33,7 @@ CHUNK = 8_192  # rows of the dataset whose phi is computed at once
 class CtrlLcbState(NamedTuple):
     representation: Any
     confidence: EllipticalState
+    usual: jax.Array  # []: what is not counted of the penalty
     planner: Any
 
 
@@ -51,6 +52,12 @@ class CtrlLcb:
     beside_phi: BesidePhi = "nothing"
     """What the critic reads beside phi: nothing, as in the paper; the pair (s, a); or scaled_pair,
     (s, a) multiplied so that at unit variance it weighs as much as phi."""
+    from_usual: bool = False
+    """Whether the penalty is counted from its mean over the data: only what is less known than
+    usual is penalised, and long episodes are not for being long."""
+    exact_penalty: bool = False
+    """Whether Q is a network less the penalty itself, which is then exact wherever the policy acts;
+    otherwise only logged rewards are lowered, and Q has to extrapolate that."""
     precompute: bool = True
     """Keep phi(s, a) of the whole dataset: faster, for 4 bytes a row and component of phi."""
 
@@ -74,10 +81,12 @@ class CtrlLcb:
         for_features, *for_planner = jax.random.split(key, 3)
         d = self.representation.feature_dim
         inputs = d if self.beside_phi == "nothing" else d + spec.pair_dim
+        wrap = less_last if self.exact_penalty else as_it_is
         return CtrlLcbState(
             self.representation.init(spec, for_features),
             self.confidence.init(d),
-            self.planner.init(spec, inputs, for_planner),
+            jnp.zeros(()),
+            self.planner.init(spec, inputs, for_planner, wrap),
         )
 
     def policy(self, state: CtrlLcbState) -> Any:
@@ -94,8 +103,13 @@ class CtrlLcb:
         inputs = self._chunks("bonus_input", state, store, normaliser)
         parts = (np.asarray(some)[skip:] for some, _, skip in inputs)
         confidence = self.confidence.fit(parts, np.asarray(store.rewards))
-        state = state._replace(confidence=confidence)
-        return state, self._with_penalty(state, store, normaliser) if self.precompute else store
+        state = state._replace(confidence=confidence, usual=jnp.zeros(()))
+        if not (self.precompute or self.from_usual):
+            return state, store
+        penalised = self._with_penalty(state, store, normaliser)
+        if self.from_usual:
+            state = state._replace(usual=jnp.mean(penalised.columns["penalty"]))
+        return state, penalised if self.precompute else store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
         if phase == "representation":
@@ -131,9 +145,9 @@ class CtrlLcb:
         planner, metrics = self.planner.update(
             state.planner,
             self._inputs(state),
-            feed._replace(batch=batch._replace(reward=batch.reward - penalty)),
+            feed._replace(batch=batch._replace(reward=batch.reward - penalty + state.usual)),
             key,
-            beside(here, self.beside_phi, batch.observation, batch.action),
+            self._read(here, batch.observation, batch.action, penalty - state.usual),
         )
         told = {"penalty": jnp.mean(penalty), "reward": jnp.mean(batch.reward)}
         return state._replace(planner=planner), metrics | told
@@ -141,7 +155,20 @@ class CtrlLcb:
     def _inputs(self, state: CtrlLcbState) -> Phi:
         """The function the planner is handed."""
         phi = self.representation.phi(state.representation)
-        return lambda s, a: beside(phi(s, a), self.beside_phi, s, a)
+
+        def inputs(s: jax.Array, a: jax.Array) -> jax.Array:
+            return self._read(phi(s, a), s, a, self.penalty(state, s, a) - state.usual)
+
+        return (
+            inputs if self.exact_penalty else lambda s, a: beside(phi(s, a), self.beside_phi, s, a)
+        )
+
+    def _read(
+        self, phi: jax.Array, observation: jax.Array, action: jax.Array, penalty: jax.Array
+    ) -> jax.Array:
+        """What the critic reads of pairs with this phi [B, d] and penalty [B]."""
+        read = beside(phi, self.beside_phi, observation, action)
+        return jnp.concatenate([read, penalty[:, None]], -1) if self.exact_penalty else read
 
     # Queries
 

@@ -4,6 +4,7 @@ Both have `preparation` (updates before planning), `init`, `prepare`, `draw`, `u
 `critic_of`, so that an agent holds one of them without knowing which.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import optax
 from phimu.errors import InputError, at_least
 from phimu.networks import Deterministic
 from phimu.planning.behaviour import BehaviourCloning, BehaviourCloningState, Regularisation
-from phimu.planning.critics import CriticName, Twin, smaller, twin
+from phimu.planning.critics import CriticName, Twin, as_it_is, smaller, twin
 from phimu.planning.deterministic import (
     DeterministicState,
     actor_step,
@@ -26,6 +27,8 @@ from phimu.planning.deterministic import (
 from phimu.planning.soft_actor_critic import Actor, Phi, SoftActorCritic, SoftActorCriticState
 from phimu.types import Feed, Metrics, Sample, Spec, Store
 
+Keys = tuple[jax.Array, jax.Array]
+Wrap = Callable[[Twin], Twin]
 # By the name that `--planner` takes.
 PLANNERS = {
     "clone": "phimu.planning.held_near:NearClone",
@@ -50,11 +53,10 @@ class NearClone:
     def preparation(self) -> int:
         return self.behaviour.behaviour_updates
 
-    def init(self, spec: Spec, inputs: int, keys: tuple[jax.Array, jax.Array]) -> NearCloneState:
-        """`keys` are for planning and for the preparation."""
-        return NearCloneState(
-            self.behaviour.init(spec, keys[1]), self.actor_critic.init(spec, inputs, keys[0])
-        )
+    def init(self, spec: Spec, inputs: int, keys: Keys, wrap: Wrap = as_it_is) -> NearCloneState:
+        """`keys` are for planning and for the preparation; `wrap` is of the critic."""
+        behaviour = self.behaviour.init(spec, keys[1])
+        return NearCloneState(behaviour, self.actor_critic.init(spec, inputs, keys[0], wrap))
 
     def prepare(
         self, state: NearCloneState, feed: Feed, key: jax.Array
@@ -144,12 +146,12 @@ class NearActions:
         return optax.adam(self.actor_learning_rate), optax.adam(self.critic_learning_rate)
 
     def init(
-        self, spec: Spec, inputs: int, keys: tuple[jax.Array, jax.Array]
+        self, spec: Spec, inputs: int, keys: Keys, wrap: Wrap = as_it_is
     ) -> DeterministicState:
         for_actor, for_critic = jax.random.split(keys[0])
         actor = Deterministic(spec.observation_dim, spec.action_dim, self.actor_sizes, for_actor)
         style = for_critic, "relu", self.critic_layer_norm
-        critic = twin(self.critic, inputs, self.critic_width, *style)
+        critic = wrap(twin(self.critic, inputs, self.critic_width, *style))
         return begin(actor, critic, *self.optimisers())
 
     def prepare(
