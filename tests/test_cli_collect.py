@@ -101,6 +101,22 @@ def test_a_run_collects_and_gives_its_replay(capsys: pytest.CaptureFixture[str])
     assert f"which was trained on {MAZE}, of other sizes" in capsys.readouterr().err
 
 
+def test_replay_ends_where_the_policy_is_good_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", MAZE, *TRAIN.split(), *OPTIONS, "--run-dir", "run", "--quiet"]) == 0
+    returns = {20: 5.0, 40: 12.0, 60: 30.0}
+    log = Path("run/metrics.jsonl")
+    rows = [{"step": s, "kind": "evaluation", "return": r} for s, r in returns.items()]
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert data("replay", "run", "--until-return", 10, "--out", "medium_replay.hdf5") == 0
+    assert len(open_set("medium_replay.hdf5")) == 40
+    capsys.readouterr()
+    assert data("replay", "run", "--until-return", 31, "--out", "better.hdf5") == 2
+    assert "until_return is 31" in (said := capsys.readouterr().err)
+    assert "the best is 30" in said
+    assert data("replay", "run", "--until", 5, "--until-return", 1, "--out", "b.hdf5") == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
 def test_join(capsys: pytest.CaptureFixture[str]) -> None:
     assert collect("a.hdf5") == 0
     assert collect("b.hdf5", *OPTIONS, "--seed", 1, steps=30) == 0

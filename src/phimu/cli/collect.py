@@ -12,7 +12,7 @@ import tyro
 from phimu.cli.arguments import THREADS, command
 from phimu.cli.train import task_options
 from phimu.collection.collect import collect as run_policy
-from phimu.collection.collect import policy_of_run, replay_of_run
+from phimu.collection.collect import first_step_at, policy_of_run, replay_of_run
 from phimu.collection.dense_policy import SamplingPolicy, from_npz, random_actions
 from phimu.collection.sets import Layout, check_out, env_spec, joined, origin_of, save_set
 from phimu.data.logged import Transitions
@@ -24,7 +24,9 @@ from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, Stopped
 from phimu.runs import checkpoint
 from phimu.runs.config import load_config
+from phimu.runs.directory import RunDirectory
 from phimu.runs.files import fingerprint
+from phimu.runs.log import read_metrics
 from phimu.runs.progress import Progress
 from phimu.runs.stopping import stop_requests
 from phimu.session import say
@@ -197,7 +199,10 @@ def _bound(text: str, size: int) -> Bound:
 
 @command("phimu data replay", tyro.conf.OmitArgPrefixes)
 def replay(
-    run: Annotated[Path, tyro.conf.Positional], target: Target, until: int | None = None
+    run: Annotated[Path, tyro.conf.Positional],
+    target: Target,
+    until: int | None = None,
+    until_return: float | None = None,
 ) -> None:
     """Write the replay buffer of a run's last checkpoint as a dataset (medium-replay).
 
@@ -206,9 +211,15 @@ def replay(
     Args:
         run: a run directory of phimu train.
         until: leave out what the run did after this step.
+        until_return: leave out what it did after the first evaluation with this mean return: that
+            of the medium policy, for medium-replay.
     """
     check_out(target.out, target.layout)
     config = load_config(run)
+    if until_return is not None:
+        if until is not None:
+            raise InputError("until and until_return are two ends: give one of them.")
+        until = first_step_at(read_metrics(RunDirectory(run).metrics), until_return)
     saved = checkpoint.load_last(run, say)
     task = open_task(config.task, **config.task_options)
     rows = replay_of_run(config, saved, task.spec, until)

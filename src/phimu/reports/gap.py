@@ -18,25 +18,25 @@ from phimu.settings import override
 from phimu.training.offline import OfflineRun
 
 PENALTY = 1.5  # bonus_scale; reaching the goal pays 1
-UPDATES = 5_000
+UPDATES = 3_000
 # Small networks, and the plain contrast: the maze's own noise keeps it from being solved, and phi
 # then tells places apart that are nearer to each other than the gap is wide. The kernel is narrow
 # for the same reason.
 SETTINGS = {
-    "feature_dim": 64,
-    "feature_sizes": (128, 128),
+    "feature_dim": 32,
+    "feature_sizes": (64, 64),
     "fourier": (32, 0.5),
-    "feature_learning_rate": 1e-3,
-    "representation_updates": 2_000,
+    "feature_learning_rate": 2e-3,
+    "representation_updates": 1_500,
     "planner": "squared_error",
     "actor_penalty": 0.0,  # so that nothing but the penalty holds the policy near the data
     "critic_penalty": 0.0,
-    "actor_sizes": (128, 128),
+    "actor_sizes": (64, 64),
     "critic_width": 128,
     "critic_learning_rate": 3e-3,
     "discount": 0.97,
-    "target_rate": 0.05,
-    "bonus_kernel": (512, 0.2),
+    "target_rate": 0.1,
+    "bonus_kernel": (256, 0.2),
     "effective_rows": 50_000,
     "from_usual": True,
     "exact_penalty": True,
