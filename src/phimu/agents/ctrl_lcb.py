@@ -27,6 +27,7 @@ from phimu.representation.seam import Phi, bonus_input, needs_next_action
 from phimu.settings import part
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
+USUAL = 0.95  # the share of the data that `beyond_usual` takes for known
 CHUNK = 8_192  # rows of the dataset whose phi is computed at once
 
 
@@ -52,9 +53,9 @@ class CtrlLcb:
     beside_phi: BesidePhi = "nothing"
     """What the critic reads beside phi: nothing, as in the paper; the pair (s, a); or scaled_pair,
     (s, a) multiplied so that at unit variance it weighs as much as phi."""
-    from_usual: bool = False
-    """Whether the penalty is counted from its mean over the data: only what is less known than
-    usual is penalised, and long episodes are not for being long."""
+    beyond_usual: bool = False
+    """Whether only what exceeds the penalty of nearly all of the data (its 95 % quantile) counts:
+    what is as well known as the data costs nothing, and long episodes are not dear for that."""
     exact_penalty: bool = False
     """Whether Q is a network less the penalty itself, which is then exact wherever the policy acts;
     otherwise only logged rewards are lowered, and Q has to extrapolate that."""
@@ -104,11 +105,12 @@ class CtrlLcb:
         parts = (np.asarray(some)[skip:] for some, _, skip in inputs)
         confidence = self.confidence.fit(parts, np.asarray(store.rewards))
         state = state._replace(confidence=confidence, usual=jnp.zeros(()))
-        if not (self.precompute or self.from_usual):
+        if not (self.precompute or self.beyond_usual):
             return state, store
         penalised = self._with_penalty(state, store, normaliser)
-        if self.from_usual:
-            state = state._replace(usual=jnp.mean(penalised.columns["penalty"]))
+        if self.beyond_usual:
+            usual = jnp.quantile(penalised.columns["penalty"], USUAL)
+            state = state._replace(usual=usual)
         return state, penalised if self.precompute else store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
@@ -142,22 +144,27 @@ class CtrlLcb:
             if self.confidence.bonus_features != "phi":
                 given = self.bonus_input(state, batch.observation, batch.action)
             penalty = self.confidence.bonus(state.confidence, given)
+        counted = self._counted(state, penalty)
         planner, metrics = self.planner.update(
             state.planner,
             self._inputs(state),
-            feed._replace(batch=batch._replace(reward=batch.reward - penalty + state.usual)),
+            feed._replace(batch=batch._replace(reward=batch.reward - counted)),
             key,
-            self._read(here, batch.observation, batch.action, penalty - state.usual),
+            self._read(here, batch.observation, batch.action, counted),
         )
-        told = {"penalty": jnp.mean(penalty), "reward": jnp.mean(batch.reward)}
+        told = {"penalty": jnp.mean(counted), "reward": jnp.mean(batch.reward)}
         return state._replace(planner=planner), metrics | told
+
+    def _counted(self, state: CtrlLcbState, penalty: jax.Array) -> jax.Array:
+        """What is subtracted of penalties [B]: all, or what is beyond the usual."""
+        return jnp.maximum(penalty - state.usual, 0.0) if self.beyond_usual else penalty
 
     def _inputs(self, state: CtrlLcbState) -> Phi:
         """The function the planner is handed."""
         phi = self.representation.phi(state.representation)
 
         def inputs(s: jax.Array, a: jax.Array) -> jax.Array:
-            return self._read(phi(s, a), s, a, self.penalty(state, s, a) - state.usual)
+            return self._read(phi(s, a), s, a, self._counted(state, self.penalty(state, s, a)))
 
         return (
             inputs if self.exact_penalty else lambda s, a: beside(phi(s, a), self.beside_phi, s, a)

@@ -17,7 +17,7 @@ from phimu.reports.maze import CELLS
 from phimu.settings import override
 from phimu.training.offline import OfflineRun
 
-PENALTY = 1.5  # bonus_scale; reaching the goal pays 1
+PENALTY = 10.0  # bonus_scale, of a penalty that is small on 100,000 rows; the goal pays 1
 UPDATES = 3_000
 # Small networks, and the plain contrast: the maze's own noise keeps it from being solved, and phi
 # then tells places apart that are nearer to each other than the gap is wide. The kernel is narrow
@@ -25,7 +25,6 @@ UPDATES = 3_000
 SETTINGS = {
     "feature_dim": 32,
     "feature_sizes": (64, 64),
-    "fourier": (32, 0.5),
     "feature_learning_rate": 2e-3,
     "representation_updates": 1_500,
     "planner": "squared_error",
@@ -36,9 +35,9 @@ SETTINGS = {
     "critic_learning_rate": 3e-3,
     "discount": 0.97,
     "target_rate": 0.1,
-    "bonus_kernel": (256, 0.2),
-    "effective_rows": 50_000,
-    "from_usual": True,
+    "bonus_kernel": (512, 0.3),
+    "effective_rows": 100_000,
+    "beyond_usual": True,
     "exact_penalty": True,
 }
 
