@@ -86,7 +86,7 @@ def test_effective_rows_make_a_scale_mean_the_same_on_every_size(kernel):
     expected = bonus(plain, data, query)
     for size in (60, 60_000):
         np.testing.assert_allclose(bonus(measure, data, query, size), expected, rtol=1e-4)
-    assert bonus(plain, data, query, 60_000).mean() < 0.2 * expected.mean()
+    assert bonus(plain, data, query, 60_000).mean() < 0.3 * expected.mean()
     fitted = measure.fit([data.astype(np.float32)] * 30, np.zeros(1_800))
     found = measure.bonus(fitted, jnp.asarray(query, jnp.float32))
     np.testing.assert_allclose(found, expected, rtol=1e-3)

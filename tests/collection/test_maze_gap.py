@@ -75,7 +75,7 @@ def test_the_short_way_is_through_the_gap_and_the_long_one_leads_to_the_goal():
     assert max(map(len, short.paths)) < min(map(len, long.paths))
 
 
-def test_who_stands_still_neither_arrives_nor_falls():
-    still = follow(np.zeros_like, 5)
+def test_who_stays_at_the_start_neither_arrives_nor_falls():
+    still = follow(lambda position: np.clip((np.array(START) - position) / 2, -1, 1), 5)
     assert (still.reached, still.in_gap) == (0.0, 0.0)
     assert {len(way) for way in still.paths} == {HORIZON + 1}
