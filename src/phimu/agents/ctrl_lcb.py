@@ -1,7 +1,7 @@
 """CTRL-LCB, Algorithm 2: learn phi from logged data, take the elliptical penalty, plan on phi."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential
 from phimu.representation.seam import Phi, bonus_input, needs_next_action
-from phimu.settings import part
+from phimu.settings import override, part
 from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 USUAL = 0.95  # the share of the data that `beyond_usual` takes for known
@@ -100,17 +100,16 @@ class CtrlLcb:
         if phase != "policy" or not isinstance(store, DeviceSet):
             return state, store
         if self.precompute:
-            store = self._with_phi(state, store, normaliser)
+            store = self._with("phi", state, store, normaliser, self.representation.feature_dim)
         inputs = self._chunks("bonus_input", state, store, normaliser)
         parts = (np.asarray(some)[skip:] for some, _, skip in inputs)
         confidence = self.confidence.fit(parts, np.asarray(store.rewards))
         state = state._replace(confidence=confidence, usual=jnp.zeros(()))
         if not (self.precompute or self.beyond_usual):
             return state, store
-        penalised = self._with_penalty(state, store, normaliser)
+        penalised = self._with("penalty", state, store, normaliser)
         if self.beyond_usual:
-            usual = jnp.quantile(penalised.columns["penalty"], USUAL)
-            state = state._replace(usual=usual)
+            state = state._replace(usual=jnp.quantile(penalised.columns["penalty"], USUAL))
         return state, penalised if self.precompute else store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
@@ -164,18 +163,18 @@ class CtrlLcb:
         phi = self.representation.phi(state.representation)
 
         def inputs(s: jax.Array, a: jax.Array) -> jax.Array:
+            if not self.exact_penalty:
+                return beside(phi(s, a), self.beside_phi, s, a)
             return self._read(phi(s, a), s, a, self._counted(state, self.penalty(state, s, a)))
 
-        return (
-            inputs if self.exact_penalty else lambda s, a: beside(phi(s, a), self.beside_phi, s, a)
-        )
+        return inputs
 
     def _read(
-        self, phi: jax.Array, observation: jax.Array, action: jax.Array, penalty: jax.Array
+        self, phi: jax.Array, observation: jax.Array, action: jax.Array, counted: jax.Array
     ) -> jax.Array:
         """What the critic reads of pairs with this phi [B, d] and penalty [B]."""
         read = beside(phi, self.beside_phi, observation, action)
-        return jnp.concatenate([read, penalty[:, None]], -1) if self.exact_penalty else read
+        return jnp.concatenate([read, counted[:, None]], -1) if self.exact_penalty else read
 
     # Queries
 
@@ -206,8 +205,6 @@ class CtrlLcb:
         density = self.planner.behaviour_log_density
         return lambda state, observation, action: density(state.planner, observation, action)
 
-    # The whole dataset, in parts.
-
     def _chunks(
         self, query: str, state: CtrlLcbState, data: DeviceSet, normaliser: Any
     ) -> Iterator[tuple[jax.Array, int, int]]:
@@ -217,19 +214,14 @@ class CtrlLcb:
             at = min(start, len(data) - size)  # the last part is as long as the others
             yield _query_at(self, query, state, data, normaliser, at, size), at, start - at
 
-    def _with_phi(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any) -> DeviceSet:
-        """phi(s, a) of every row as a column."""
-        phi = jnp.zeros((len(data), self.representation.feature_dim))
-        for some, at, _ in self._chunks("phi", state, data, normaliser):
-            phi = _put(phi, some, at)
-        return data.with_columns(phi=phi)
-
-    def _with_penalty(self, state: CtrlLcbState, data: DeviceSet, normaliser: Any) -> DeviceSet:
-        """The penalty of every row beside it."""
-        penalty = jnp.zeros(len(data))
-        for some, at, _ in self._chunks("penalty", state, data, normaliser):
-            penalty = _put(penalty, some, at)
-        return data.with_columns(penalty=penalty)
+    def _with(
+        self, query: str, state: CtrlLcbState, data: DeviceSet, normaliser: Any, *size: int
+    ) -> DeviceSet:
+        """A query of every row, each of this size, as a column of its name."""
+        column = jnp.zeros((len(data), *size))
+        for some, at, _ in self._chunks(query, state, data, normaliser):
+            column = _put(column, some, at)
+        return data.with_columns(**{query: column})
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6))
@@ -296,16 +288,9 @@ _SMALL = CtrlLcb(
     beside_phi="pair",
 )
 # The contrast that was best online: s' blurred by one deviation, which keeps it from being solved.
-_PERTURBED = replace(
-    _SMALL,
-    representation=replace(
-        _SMALL.representation,
-        ratio=Exponential(
-            phi_output="unit_variance", mu_output="unit_variance", temperature=16.0
-        ),  # sqrt(feature_dim), so that log ratios start near zero
-        levels=(1.0,),
-    ),
-)
+_BLURRED = {"levels": (1.0,), "mu_output": "unit_variance"}
+_FIXED = {"temperature": 16.0, "learn_temperature": False}  # sqrt(feature_dim): ratios start near 1
+(_PERTURBED,) = override((_SMALL,), _BLURRED | _FIXED)
 LOGGED: Presets = {
     "paper-d4rl": Preset(_PAPER, schedule.LOGGED),
     "small": Preset(_SMALL, schedule.LOGGED_NORMALISED),
