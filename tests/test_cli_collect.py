@@ -101,6 +101,22 @@ def test_a_run_collects_and_gives_its_replay(capsys: pytest.CaptureFixture[str])
     assert f"which was trained on {MAZE}, of other sizes" in capsys.readouterr().err
 
 
+def test_replay_ends_where_the_policy_is_good_enough(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", MAZE, *TRAIN.split(), *OPTIONS, "--run-dir", "run", "--quiet"]) == 0
+    returns = {20: 5.0, 40: 12.0, 60: 30.0}
+    log = Path("run/metrics.jsonl")
+    rows = [{"step": s, "kind": "evaluation", "return": r} for s, r in returns.items()]
+    log.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert data("replay", "run", "--until-return", 10, "--out", "medium_replay.hdf5") == 0
+    assert len(open_set("medium_replay.hdf5")) == 40
+    capsys.readouterr()
+    assert data("replay", "run", "--until-return", 31, "--out", "better.hdf5") == 2
+    assert "until_return is 31" in (said := capsys.readouterr().err)
+    assert "the best is 30" in said
+    assert data("replay", "run", "--until", 5, "--until-return", 1, "--out", "b.hdf5") == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
 def test_join(capsys: pytest.CaptureFixture[str]) -> None:
     assert collect("a.hdf5") == 0
     assert collect("b.hdf5", *OPTIONS, "--seed", 1, steps=30) == 0
@@ -172,3 +188,25 @@ def test_a_signal_leaves_nothing(number: signal.Signals) -> None:
     assert process.returncode == 128 + number
     assert error.splitlines()[-1] == f"phimu: stopped by {number.name}; nothing was written."
     assert os.listdir() == []
+
+
+def test_cut_leaves_a_region_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert collect("a.hdf5") == 0
+    whole = open_set("a.hdf5")
+    middle = float(np.median(whole.transitions.observation[:, 0]))
+    region = f"0:0:{middle}", "1:-1:21"
+    assert data("cut", "a.hdf5", "--within", *region, "--out", "cut.hdf5") == 0
+    report = said(capsys)
+    found = open_set("cut.hdf5", report["sha256"])
+    assert 0 < report["cut"] == len(whole) - len(found) < len(whole)
+    rows = found.transitions
+    for observation in (rows.observation, rows.next_observation):
+        assert (observation[:, 0] >= middle).all()
+    assert (found.task, found.name) == (MAZE, "cut")
+
+
+@pytest.mark.parametrize("within", ["0:1", "2:0:1", "0:1:1", "x:0:1"])
+def test_a_region_is_named_as_it_should_be(within: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert collect("a.hdf5") == 0
+    assert data("cut", "a.hdf5", "--within", within, "--out", "cut.hdf5") != 0
+    assert f"within is '{within}'" in capsys.readouterr().err

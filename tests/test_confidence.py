@@ -76,6 +76,24 @@ def test_in_units_of_the_reward_the_bonus_grows_with_it(size):
     np.testing.assert_allclose(again, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kernel", [None, (64, 0.5)])
+def test_effective_rows_make_a_scale_mean_the_same_on_every_size(kernel):
+    """The same data a thousand times over has the same bonus; without them it all but vanishes."""
+    rng = np.random.default_rng(2)
+    data, query = rng.normal(size=(60, D)), rng.normal(size=(20, D))
+    plain = Elliptical(1.0, bonus_kernel=kernel)
+    measure = Elliptical(1.0, bonus_kernel=kernel, effective_rows=60)
+    expected = bonus(plain, data, query)
+    for size in (60, 60_000):
+        np.testing.assert_allclose(bonus(measure, data, query, size), expected, rtol=1e-4)
+    assert bonus(plain, data, query, 60_000).mean() < 0.3 * expected.mean()
+    fitted = measure.fit([data.astype(np.float32)] * 30, np.zeros(1_800))
+    found = measure.bonus(fitted, jnp.asarray(query, jnp.float32))
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    with pytest.raises(InputError, match="effective_rows is 0"):
+        Elliptical(effective_rows=0)
+
+
 def test_a_few_large_rewards_among_many_zeros():
     rewards = np.zeros(10_000, np.float32)
     rewards[::100] = 20.0

@@ -89,6 +89,10 @@ class Elliptical:
     bonus_unit: Literal["one", "reward"] = "one"
     """What the bonus is counted in: one, as in the paper; or the root mean square of all rewards
     seen so far, at least 0.1, so that a bonus_scale means the same beside any rewards."""
+    effective_rows: int | None = None
+    """If given, the covariance is scaled as if it were of so many rows, whatever their number: a
+    bonus_scale then means the same on every dataset. None is the sum over all rows, as in the
+    paper, which makes the bonus vanish as 1 / sqrt(rows)."""
     refresh_every: int = 1_000
     """Updates between two estimates of the covariance, with the current slow phi."""
     covariance_sample: int = 4_096
@@ -101,6 +105,10 @@ class Elliptical:
             raise InputError(f"ridge is {self.ridge}: give a positive number, 1.0 as a rule.")
         if self.refresh_every < 1 or self.covariance_sample < 1:
             raise InputError("refresh_every and covariance_sample must be at least 1.")
+        if self.effective_rows is not None and self.effective_rows < 1:
+            raise InputError(
+                f"effective_rows is {self.effective_rows}: give at least 1, or None for all rows."
+            )
         if self.bonus_kernel is not None and min(self.bonus_kernel) <= 0:
             raise InputError(
                 f"bonus_kernel is {self.bonus_kernel}: give a number of features and a width, "
@@ -158,6 +166,9 @@ class Elliptical:
     def _whitening(self, total: np.ndarray, count: int) -> jax.Array:
         """Of sum phi phi' [d, d] over `count` rows."""
         mean_square = float(np.trace(total)) / count or 1.0
+        if self.effective_rows is not None:
+            # Deviation: a mean over the data, times a number that is the same for every dataset.
+            total = total * (self.effective_rows / count)
         total[np.diag_indices_from(total)] += self.ridge * mean_square
         return jnp.asarray(whitening(total, self.ridge * mean_square), jnp.float32)
 

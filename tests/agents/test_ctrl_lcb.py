@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from phimu.agents.ctrl_lcb import CHUNK, CtrlLcb, CtrlLcbState
-from phimu.agents.protocol import Phase
+from phimu.agents import preset
+from phimu.agents.ctrl_lcb import CHUNK, CtrlLcb
+from phimu.agents.protocol import Phase, answers
 from phimu.agents.schedule import LOGGED_NORMALISED
 from phimu.confidence import Elliptical
 from phimu.data.device_set import DeviceSet
@@ -18,9 +19,11 @@ from phimu.data.logged import Transitions
 from phimu.data.rows import split
 from phimu.errors import InputError
 from phimu.planning.behaviour import BehaviourCloning
+from phimu.planning.held_near import NearActions, NearClone
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
+from phimu.settings import names, override
 from phimu.training.learner import Learner, LearnerState
 from phimu.types import Spec
 
@@ -30,8 +33,10 @@ AGENT = CtrlLcb(
         noise=Negatives(negatives=8, random_share=0.0), feature_sizes=(16,), feature_dim=8
     ),
     confidence=Elliptical(bonus_scale=3.0, ridge=0.5),
-    behaviour=BehaviourCloning(behaviour_updates=10, behaviour_sizes=(16,)),
-    planner=SoftActorCritic(critic_width=16, actor_sizes=(16,)),
+    planner=NearClone(
+        BehaviourCloning(behaviour_updates=10, behaviour_sizes=(16,)),
+        actor_critic=SoftActorCritic(critic_width=16, actor_sizes=(16,)),
+    ),
     representation_updates=10,
 )
 
@@ -134,7 +139,8 @@ def test_precomputed_columns_change_nothing(learn):
 
 def test_the_critic_learns_reward_minus_penalty(learn):
     """The first TD loss, by hand: both heads against r - penalty + discount min Q'."""
-    agent = replace(AGENT, planner=replace(AGENT.planner, entropy_in_target=False))
+    soft = replace(AGENT.planner.actor_critic, entropy_in_target=False)
+    agent = replace(AGENT, planner=replace(AGENT.planner, actor_critic=soft))
     state, data = begun(agent)
     key = jax.random.PRNGKey(3)
     drawn = data.sample(key)
@@ -143,31 +149,41 @@ def test_the_critic_learns_reward_minus_penalty(learn):
     batch = split(drawn.rows, SPEC)
     noise, _ = jax.random.normal(key, (2, *batch.action.shape))
     following = state.normaliser(batch.next_observation)
-    planner = state.agent.planner
+    planner = state.agent.planner.actor_critic
     action, _ = planner.actor.with_noise(following, noise)
     phi = state.agent.representation.slow.phi
     heads = planner.slow_critic
     values = np.array([head(phi(following, action)) for head in heads], np.float64).min(0)
     target = np.asarray(batch.reward, np.float64) - penalty
-    target += agent.planner.discount * (1 - np.asarray(batch.terminated)) * values
+    target += soft.discount * (1 - np.asarray(batch.terminated)) * values
     here = phi(state.normaliser(batch.observation), batch.action)
     both = np.array([head(here) for head in planner.critic], np.float64)
     _, metrics = learn(agent, "policy", state, data, key)
     np.testing.assert_allclose(metrics["td_loss"], np.mean((both - target) ** 2), rtol=1e-4)
     np.testing.assert_allclose(metrics["penalty"], penalty.mean(), rtol=1e-4)
+    np.testing.assert_allclose(metrics["reward"], np.mean(batch.reward), rtol=1e-4)
 
 
 def test_each_phase_touches_its_own_part_only():
     state, data = begun(AGENT)
-    parts = {"representation": "representation", "behaviour": "behaviour", "policy": "planner"}
-    for phase, own in parts.items():
+
+    def parts(state):
+        named = state._asdict()
+        return named | named.pop("planner")._asdict()
+
+    own_parts = {
+        "representation": "representation",
+        "behaviour": "behaviour",
+        "policy": "actor_critic",
+    }
+    for phase, own in own_parts.items():
         learner = learner_of(AGENT, data, state)
         assert learner.learn_from(phase, data, 0, 3) == 3
         before, after = (jax.tree.map(np.array, each) for each in (state, learner.state))
         assert eqx.tree_equal(before.normaliser, after.normaliser)
-        for name in CtrlLcbState._fields:
-            equal = eqx.tree_equal(getattr(before.agent, name), getattr(after.agent, name))
-            assert bool(equal) == (name != own), (phase, name)
+        pairs = zip(parts(before.agent).items(), parts(after.agent).values(), strict=True)
+        for (name, here), there in pairs:
+            assert bool(eqx.tree_equal(here, there)) == (name != own), (phase, name)
         state = learner.state
 
 
@@ -227,3 +243,131 @@ def test_the_penalty_of_random_features_is_that_of_a_gaussian_kernel():
     expected = np.sqrt((1 - np.sum(gram * solved, axis=0)) / agent.confidence.ridge)
     expected = np.minimum(agent.confidence.bonus_scale * expected, 2.0)
     np.testing.assert_allclose(data.columns["penalty"], expected, rtol=0.05)
+
+
+NEAR_ACTIONS = replace(AGENT, planner=NearActions(0.5, 0.3, actor_sizes=(16,), critic_width=16))
+
+
+def test_the_planner_is_one_choice():
+    """What one planner has no use for cannot be set beside it, and what it lacks is not asked."""
+    small = preset("ctrl-lcb", "small", logged=True)
+    near = override(small, {"planner": "squared_error", "actor_penalty": 0.3})
+    assert near.settings.planner == NearActions(actor_penalty=0.3)
+    assert near.settings.phases == (Phase("representation", 20_000), Phase("policy"))
+    clones = {"behaviour_updates", "behaviour_weight", "divergence", "initial_entropy_weight"}
+    assert clones <= set(names(small))
+    assert not clones & set(names(near))
+    assert "actor_penalty" not in names(small)
+    with pytest.raises(InputError, match="no setting 'behaviour_updates'"):
+        override(near, {"behaviour_updates": 5})
+    assert answers(small.settings, "behaviour_log_density")
+    assert not answers(near.settings, "behaviour_log_density")
+
+
+def test_squared_error_is_in_the_target_and_penalty_beside_it(learn):
+    """The first TD loss by hand: r - penalty + discount (min Q' - 0.3 |a' - the next logged|^2)."""
+    state, data = begun(NEAR_ACTIONS)
+    key = jax.random.PRNGKey(3)
+    drawn = data.sample(key)
+    rows = np.asarray(drawn.index)
+    batch = split(drawn.rows, SPEC)
+    following = state.normaliser(batch.next_observation)
+    planner = state.agent.planner
+    noise = np.clip(0.2 * np.asarray(jax.random.normal(key, batch.action.shape)), -0.5, 0.5)
+    action = np.clip(planner.slowly.slow_actor.mode(following) + noise, -1, 1)
+    phi = state.agent.representation.slow.phi
+    heads = planner.slowly.slow_critic
+    value = np.array([head(phi(following, action)) for head in heads], np.float64).min(0)
+    logged = random_set(200)
+    after = np.minimum(rows + 1, 199)
+    goes_on = logged.episode[after] == logged.episode[rows]
+    goes_on &= after > rows
+    value -= 0.3 * goes_on * np.sum((action - logged.action[after]) ** 2, axis=1)
+    target = np.asarray(batch.reward, np.float64)
+    target -= oracle_penalty(NEAR_ACTIONS, state, logged)[rows]
+    target += 0.99 * (1 - np.asarray(batch.terminated)) * value
+    here = phi(state.normaliser(batch.observation), batch.action)
+    both = np.array([head(here) for head in planner.critic], np.float64)
+    _, metrics = learn(NEAR_ACTIONS, "policy", state, data, key)
+    np.testing.assert_allclose(metrics["td_loss"], np.mean((both - target) ** 2), rtol=1e-4)
+
+
+@pytest.mark.parametrize("weight", [0.01, 1e3])
+def test_squared_error_solves_the_probe_or_clones(learned, modes, weight):
+    """Of random actions those at s / 2 are rewarded; their mean is 0."""
+    rng, rows = np.random.default_rng(0), 2_000
+    observation, action = rng.uniform(-1, 1, (2, rows, 1)).astype(np.float32)
+    reward = -((action - observation / 2) ** 2)[:, 0]
+    ends = np.ones(rows, bool), np.zeros(rows, bool), np.arange(rows, dtype=np.int32)
+    logged = Transitions(observation, action, reward, observation, *ends)
+    rates = {"actor_learning_rate": 3e-3, "critic_learning_rate": 1e-2}
+    agent = replace(
+        NEAR_ACTIONS,
+        planner=replace(NEAR_ACTIONS.planner, actor_penalty=weight, critic_width=64, **rates),
+        confidence=Elliptical(bonus_scale=0.0),
+        beside_phi="pair",
+        precompute=False,
+    )
+    state, _ = learned(agent, DeviceSet(logged, Spec(1, 1), 128), 800)
+    found = modes(agent, state, [[-0.8], [0.0], [0.8]])[:, 0]
+    expected = [-0.4, 0.0, 0.4] if weight < 1 else [0.0, 0.0, 0.0]
+    np.testing.assert_allclose(found, expected, atol=0.15)
+
+
+def test_perturbed_contrast_trains_on_logged_data_and_is_not_solved(walk):
+    """Plain contrast nearly tells every s' of this circle apart; blurred by a deviation it cannot,
+    though it learns."""
+    losses = {}
+    for name in ("small", "perturbed"):
+        sizes = {"feature_dim": 16, "feature_sizes": (32,), "feature_learning_rate": 3e-3}
+        if name == "perturbed":
+            sizes["temperature"] = 4.0
+        settings, schedule = override(preset("ctrl-lcb", name, logged=True), sizes)
+        learner = Learner(settings, walk.spec, schedule, seed=0)
+        learner.normalise_by(walk.latest(len(walk)).observation)
+        learner.learn_from("representation", walk, 0, 300)
+        losses[name] = float(learner.metrics["nce_loss"])
+        spread = learner.state.agent.representation.spread
+        assert (spread is None) == (name == "small")
+    chance = np.log(walk.batch_size)
+    assert losses["small"] < losses["perturbed"] - 0.5
+    assert losses["perturbed"] < chance - 0.3
+
+
+@pytest.mark.parametrize("planner", [AGENT.planner, NEAR_ACTIONS.planner])
+def test_an_exact_penalty_is_subtracted_wherever_the_policy_acts(planner):
+    """Q is its network less the penalty, as far as that is beyond the usual."""
+    agent = replace(AGENT, planner=planner, exact_penalty=True, beyond_usual=True)
+    state, data = begun(agent)
+    usual = np.quantile(data.columns["penalty"], 0.95)
+    np.testing.assert_allclose(state.agent.usual, usual, rtol=1e-5)
+    rng = np.random.default_rng(1)
+    seen = random_set(200).observation[:30] + 10 * rng.normal(size=(30, 3))
+    observation = state.normaliser(jnp.asarray(seen, jnp.float32))
+    action = jnp.asarray(rng.uniform(-1, 1, (30, 2)), jnp.float32)
+    phi = agent.phi(state.agent, observation, action)
+    heads = agent.planner.critic_of(state.agent.planner)
+    network = np.array([head.head(phi) for head in heads]).min(axis=0)
+    counted = np.asarray(agent.penalty(state.agent, observation, action)) - usual
+    assert counted.max() > 0.01
+    found = agent.q_value(state.agent, observation, action)
+    np.testing.assert_allclose(found, network - np.maximum(counted, 0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("precompute", [True, False])
+def test_only_what_is_beyond_the_usual_counts(learn, precompute):
+    agent = replace(AGENT, beyond_usual=True, precompute=precompute)
+    state, data = begun(AGENT)
+    fresh = DeviceSet(random_set(200), SPEC, 16)
+    moved, penalised = agent.begin("policy", state.agent, fresh, state.normaliser, None)
+    all_of_it = oracle_penalty(AGENT, state, random_set(200))
+    usual = np.quantile(all_of_it, 0.95)
+    np.testing.assert_allclose(moved.usual, usual, rtol=1e-4)
+    key = jax.random.PRNGKey(3)
+    counted = np.maximum(all_of_it - usual, 0.0)
+    assert counted.any()
+    of_columns = data.with_columns(penalty=jnp.asarray(counted, jnp.float32))
+    _, expected = learn(AGENT, "policy", state, of_columns, key)
+    _, found = learn(agent, "policy", LearnerState(state.normaliser, moved), penalised, key)
+    for name in ("td_loss", "penalty"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-3, atol=1e-6)

@@ -98,20 +98,23 @@ def test_paper_d4rl_is_the_table():
     settings, schedule = preset("ctrl-lcb", "paper-d4rl", logged=True)
     assert settings.representation.ratio.temperature == 0.2
     assert settings.confidence.bonus_scale == 1.0
-    assert settings.planner.actor_learning_rate == 0.0003
-    assert settings.planner.critic_learning_rate == 0.001
+    assert settings.planner.actor_critic.actor_learning_rate == 0.0003
+    assert settings.planner.actor_critic.critic_learning_rate == 0.001
     assert settings.representation.feature_learning_rate == 0.0003
-    assert settings.regularisation.behaviour_weight == 1.0
-    assert settings.planner.actor_sizes == (256, 256)
+    assert settings.planner.regularisation.behaviour_weight == 1.0
+    assert settings.planner.actor_critic.actor_sizes == (256, 256)
     sizes = (*settings.representation.feature_sizes, settings.representation.feature_dim)
     assert sizes == (512, 512, 512)
-    assert (settings.planner.critic, settings.planner.critic_width) == ("two_layer", 512)
-    assert settings.planner.discount == 0.99
-    assert settings.planner.target_rate == 0.005
+    assert (settings.planner.actor_critic.critic, settings.planner.actor_critic.critic_width) == (
+        "two_layer",
+        512,
+    )
+    assert settings.planner.actor_critic.discount == 0.99
+    assert settings.planner.actor_critic.target_rate == 0.005
     assert schedule.batch_size == 256
     # Section 6.3: 200K steps of the representation first. What is ours stays out of it.
     assert settings.phases[0] == Phase("representation", 200_000)
-    assert settings.regularisation.value_scale is None
+    assert settings.planner.regularisation.value_scale is None
     assert (settings.confidence.bonus_features, settings.confidence.bonus_kernel) == ("phi", None)
     assert settings.beside_phi == "nothing"
     assert not schedule.normalise_observations
@@ -154,9 +157,9 @@ def test_small_brac_plans_as_small_ctrl_lcb_does():
     """CTRL-LCB without phi and penalty: the critic is a layer deeper, since it reads (s, a)."""
     brac, ctrl = (preset(agent, "small", logged=True) for agent in ("brac", "ctrl-lcb"))
     deeper = override(ctrl, {"critic": "three_layer"}).settings
-    assert brac.settings.planner == deeper.planner
-    assert brac.settings.regularisation == deeper.regularisation
-    assert brac.settings.behaviour == deeper.behaviour
+    assert brac.settings.planner == deeper.planner.actor_critic
+    assert brac.settings.regularisation == deeper.planner.regularisation
+    assert brac.settings.behaviour == deeper.planner.behaviour
     assert brac.schedule == ctrl.schedule
 
 
@@ -279,7 +282,9 @@ def test_unknown_names_are_refused_with_the_known_ones():
         preset("ctrl-ucb-m", "small", logged=True)
     with pytest.raises(InputError, match="agent is 'ctrl-lcb': to train in an environment choose"):
         preset("ctrl-lcb", "small")
-    with pytest.raises(InputError, match="preset is 'maze': ctrl-lcb has paper-d4rl, small"):
+    with pytest.raises(
+        InputError, match="preset is 'maze': ctrl-lcb has paper-d4rl, small, perturbed"
+    ):
         preset("ctrl-lcb", "maze", logged=True)
 
 

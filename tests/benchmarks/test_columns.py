@@ -6,6 +6,7 @@ import columns
 from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.agents.schedule import LOGGED, Preset
 from phimu.planning.behaviour import BehaviourCloning
+from phimu.planning.held_near import NearClone
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
@@ -16,8 +17,10 @@ TINY = Preset(
         representation=Contrastive(
             noise=Negatives(random_share=0.0), feature_sizes=(16,), feature_dim=8
         ),
-        behaviour=BehaviourCloning(behaviour_sizes=(16,)),
-        planner=SoftActorCritic(critic_width=16, actor_sizes=(16,)),
+        planner=NearClone(
+            BehaviourCloning(behaviour_sizes=(16,)),
+            actor_critic=SoftActorCritic(critic_width=16, actor_sizes=(16,)),
+        ),
     ),
     LOGGED,
 )

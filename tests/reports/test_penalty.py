@@ -11,6 +11,7 @@ from phimu.confidence import Elliptical
 from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError
 from phimu.planning.behaviour import BehaviourCloning, Regularisation
+from phimu.planning.held_near import NearClone
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.reports import penalty
 from phimu.representation.contrastive import Contrastive
@@ -22,9 +23,11 @@ AGENT = CtrlLcb(
         noise=Negatives(negatives=8, random_share=0.0), feature_sizes=(16,), feature_dim=8
     ),
     confidence=Elliptical(bonus_scale=3.0, ridge=0.5),
-    behaviour=BehaviourCloning(behaviour_updates=2, behaviour_sizes=(8,)),
-    regularisation=Regularisation(behaviour_weight=1.0),
-    planner=SoftActorCritic(critic_width=8, actor_sizes=(8,)),
+    planner=NearClone(
+        BehaviourCloning(behaviour_updates=2, behaviour_sizes=(8,)),
+        Regularisation(behaviour_weight=1.0),
+        SoftActorCritic(critic_width=8, actor_sizes=(8,)),
+    ),
     representation_updates=2,
 )
 SCHEDULE = Schedule(collection=None, batch_size=16, normalise_observations=True)

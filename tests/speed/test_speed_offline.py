@@ -7,6 +7,7 @@ from phimu.agents.ctrl_lcb import CtrlLcb
 from phimu.agents.schedule import LOGGED, Preset
 from phimu.confidence import Elliptical
 from phimu.planning.behaviour import BehaviourCloning, Regularisation
+from phimu.planning.held_near import NearClone
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
@@ -20,9 +21,11 @@ AGENT = CtrlLcb(
         noise=Negatives(random_share=0.0), feature_sizes=(16,), feature_dim=8
     ),
     confidence=Elliptical(bonus_scale=1.0),
-    behaviour=BehaviourCloning(behaviour_sizes=(16,)),
-    regularisation=Regularisation(behaviour_weight=1.0),
-    planner=SoftActorCritic(critic_width=16, actor_sizes=(16,)),
+    planner=NearClone(
+        BehaviourCloning(behaviour_sizes=(16,)),
+        Regularisation(behaviour_weight=1.0),
+        SoftActorCritic(critic_width=16, actor_sizes=(16,)),
+    ),
 )
 TINY = Preset(AGENT, LOGGED)
 HOPPER = Spec(observation_dim=11, action_dim=3)

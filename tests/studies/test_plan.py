@@ -11,6 +11,7 @@ import pytest
 from phimu.agents import preset
 from phimu.agents.schedule import Preset
 from phimu.cli.train import order_for, parse
+from phimu.confidence import CAP
 from phimu.data.sets.opening import is_source, open_set
 from phimu.environments.task import open_task
 from phimu.errors import InputError
@@ -278,6 +279,17 @@ def test_every_study_of_the_paper_can_be_planned(name: str, tmp_path: Path) -> N
     tasks = (f"d4rl:{logged(tmp_path) / 'walk.hdf5'}",) if study.offline else (PROBE,)
     study = replace(study, tasks=tasks, options=())
     assert len(planned(study)) == len(study.variants) * study.seeds
+
+
+def test_the_penalty_goes_from_none_to_too_much_in_one_unit(tmp_path: Path) -> None:
+    source = f"d4rl:{logged(tmp_path) / 'walk.hdf5'}"
+    runs = planned(replace(STUDIES["ablation-penalty"], tasks=(source,), seeds=1))
+    measures = [run.config.settings.confidence for run in runs]
+    assert {(m.bonus_unit, m.effective_rows) for m in measures} == {("reward", 10_000)}
+    scales = [measure.bonus_scale for measure in measures]
+    assert scales[0] == 0
+    assert scales == sorted(scales)
+    assert scales[-1] >= CAP  # everywhere at its bound, so that it says nothing any more
 
 
 def test_runs_on_logged_data_end_after_all_phases(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from phimu.confidence import Elliptical
 from phimu.data.logged import LoggedDataset, Transitions
 from phimu.errors import InputError, NotFinite, Stopped
 from phimu.planning.behaviour import BehaviourCloning, Regularisation
+from phimu.planning.held_near import NearClone
 from phimu.planning.soft_actor_critic import SoftActorCritic
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
@@ -32,9 +33,11 @@ AGENT = CtrlLcb(
         feature_sizes=(8,), feature_dim=4, noise=Negatives(negatives=4, random_share=0.0)
     ),
     confidence=Elliptical(bonus_scale=1.0),
-    behaviour=BehaviourCloning(behaviour_updates=7, behaviour_sizes=(8,)),
-    regularisation=Regularisation(behaviour_weight=1.0),
-    planner=SoftActorCritic(critic_width=8, actor_sizes=(8,)),
+    planner=NearClone(
+        BehaviourCloning(behaviour_updates=7, behaviour_sizes=(8,)),
+        Regularisation(behaviour_weight=1.0),
+        SoftActorCritic(critic_width=8, actor_sizes=(8,)),
+    ),
     representation_updates=10,
 )
 SCHEDULE = Schedule(

@@ -165,6 +165,7 @@ PRESETS = {
     "original": "ppo, trpo, me-trpo, pets, deep-sf and spede as in their authors' code",
     "published": "speder, ctrl-sr, diff-sr and lv-rep with the sizes and steps of their authors",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",
+    "perturbed": "small with s' blurred in the contrast, as was best online",
     "explore": "small with a bonus, for tasks whose reward has to be found",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
     "maze-exponential": "the same with the exponential ratio",

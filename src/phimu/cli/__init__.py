@@ -43,6 +43,9 @@ COMMANDS = {
     "agents": Command("lists", "agents", "list agents and presets"),
     "bench": Command("bench", "main", "measure speed, as ratios within one run"),
     "theory": Command("theory", "main", "the paper's theory, run on finite MDPs"),
+    "gap": Command(
+        "gap", "main", "a maze with a doorway that is not in the data, and the penalty", True
+    ),
     "demo": Command("maze", "demo", "the paper's first figure, in about five minutes", True),
 }
 

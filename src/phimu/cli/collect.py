@@ -1,4 +1,4 @@
-"""`phimu data collect`, `join` and `replay`: datasets from policies, from others, from runs."""
+"""`phimu data collect`, `join`, `cut` and `replay`: datasets from policies, others, runs."""
 
 import json
 import time
@@ -12,10 +12,11 @@ import tyro
 from phimu.cli.arguments import THREADS, command
 from phimu.cli.train import task_options
 from phimu.collection.collect import collect as run_policy
-from phimu.collection.collect import policy_of_run, replay_of_run
+from phimu.collection.collect import first_step_at, policy_of_run, replay_of_run
 from phimu.collection.dense_policy import SamplingPolicy, from_npz, random_actions
 from phimu.collection.sets import Layout, check_out, env_spec, joined, origin_of, save_set
 from phimu.data.logged import Transitions
+from phimu.data.sets.cutting import Bound, box, cut_out
 from phimu.data.sets.opening import open_set
 from phimu.data.sets.scores import normalised_score
 from phimu.data.sets.writing import Origin
@@ -23,7 +24,9 @@ from phimu.environments.task import Task, open_task
 from phimu.errors import InputError, Stopped
 from phimu.runs import checkpoint
 from phimu.runs.config import load_config
+from phimu.runs.directory import RunDirectory
 from phimu.runs.files import fingerprint
+from phimu.runs.log import read_metrics
 from phimu.runs.progress import Progress
 from phimu.runs.stopping import stop_requests
 from phimu.session import say
@@ -154,9 +157,52 @@ def join(sets: Annotated[tuple[str, ...], tyro.conf.Positional], target: Target)
     print(json.dumps(target.save(rows, origin)))
 
 
+@command("phimu data cut", tyro.conf.OmitArgPrefixes)
+def cut(
+    source: Annotated[str, tyro.conf.Positional], within: tuple[str, ...], target: Target
+) -> None:
+    """Write a dataset without all rows that start or end in a region of the observations.
+
+    What a careful policy does where the data says nothing can then be compared with what the whole
+    dataset says. Prints one line of JSON, as collect does.
+
+    Args:
+        source: a dataset, as any other command takes it.
+        within: the region, as COMPONENT:LOW:HIGH of the observation, all of which must hold:
+            --within 0:8:12 1:13:17 is where the first lies between 8 and 12, the second between
+            13 and 17.
+    """
+    check_out(target.out, target.layout)
+    data = open_set(source)
+    bounds = [_bound(text, data.spec.observation_dim) for text in within]
+    found = cut_out(data, box(bounds), target.out.stem)
+    words = f"{data.name} with sha256 {data.sha256} without {' '.join(within)}"
+    origin = Origin(data.task, target.out.stem, words, data.action_range)
+    if target.layout == "minari" and origin.task is not None:  # its metadata have the environment
+        origin = replace(origin, env_spec=env_spec(open_task(origin.task)))
+    facts = target.save(found.transitions, origin)
+    print(json.dumps(facts | {"cut": len(data) - len(found)}))
+
+
+def _bound(text: str, size: int) -> Bound:
+    try:
+        component, low, high = text.split(":")
+        bound = int(component), float(low), float(high)
+    except ValueError:
+        raise InputError(f"within is {text!r}: write it as COMPONENT:LOW:HIGH.") from None
+    if not (0 <= bound[0] < size and bound[1] < bound[2]):
+        raise InputError(
+            f"within is {text!r}: give a component from 0 to {size - 1}, and LOW below HIGH."
+        )
+    return bound
+
+
 @command("phimu data replay", tyro.conf.OmitArgPrefixes)
 def replay(
-    run: Annotated[Path, tyro.conf.Positional], target: Target, until: int | None = None
+    run: Annotated[Path, tyro.conf.Positional],
+    target: Target,
+    until: int | None = None,
+    until_return: float | None = None,
 ) -> None:
     """Write the replay buffer of a run's last checkpoint as a dataset (medium-replay).
 
@@ -165,9 +211,15 @@ def replay(
     Args:
         run: a run directory of phimu train.
         until: leave out what the run did after this step.
+        until_return: leave out what it did after the first evaluation with this mean return: that
+            of the medium policy, for medium-replay.
     """
     check_out(target.out, target.layout)
     config = load_config(run)
+    if until_return is not None:
+        if until is not None:
+            raise InputError("until and until_return are two ends: give one of them.")
+        until = first_step_at(read_metrics(RunDirectory(run).metrics), until_return)
     saved = checkpoint.load_last(run, say)
     task = open_task(config.task, **config.task_options)
     rows = replay_of_run(config, saved, task.spec, until)

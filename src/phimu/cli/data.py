@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "show": Command("data", "show", "check a dataset and say what it holds"),
     "collect": Command("collect", "collect", "run a policy and write what it did as a dataset"),
     "join": Command("collect", "join", "write datasets of one task as one, such as medium-expert"),
+    "cut": Command("collect", "cut", "write a dataset without a region of its observations"),
     "replay": Command("collect", "replay", "write a run's replay buffer as a dataset"),
     "penalty": Command("evaluate", "penalty", "how a run's penalty grows away from its data"),
 }
@@ -39,6 +40,7 @@ Examples:
   phimu data show minari:mujoco/hopper/medium-v0 --picture hopper.png
   phimu data show logged.npz --action-low -2 --action-high 2
   phimu data collect Hopper-v4 --policy random --steps 1000000 --out random.hdf5
+  phimu data cut medium.hdf5 --within 0:0.9:1.1 --out medium_cut.hdf5
   phimu data join medium.hdf5 expert.hdf5 --out medium_expert.hdf5
 
 `phimu data SUBCOMMAND --help` explains a subcommand."""

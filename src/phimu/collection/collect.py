@@ -1,5 +1,8 @@
 """Collection of datasets at about the speed of the simulator, and the policies that collect."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import numpy as np
 
 from phimu.collection.dense_policy import DenseChoice, DensePolicy, SamplingPolicy, from_acting
@@ -71,6 +74,19 @@ def replay_of_run(
             f"{held.stop:,}: give a larger one."
         )
     return _transitions(replay, wanted, collection.envs)
+
+
+def first_step_at(rows: Iterable[Mapping[str, Any]], wanted: float) -> int:
+    """The step of the first evaluation in a run's log whose mean return is at least `wanted`."""
+    found = [(row["return"], row["step"]) for row in rows if row["kind"] == "evaluation"]
+    for mean, step in found:
+        if mean >= wanted:
+            return int(step)
+    best = f"the best is {max(found)[0]:,.5g}" if found else "there is none"
+    raise InputError(
+        f"until_return is {wanted:g}, but no evaluation of the run has that ({best}): train it "
+        "longer, or give less."
+    )
 
 
 def _transitions(replay: Replay, span: range, envs: int = 1) -> Transitions:

@@ -100,7 +100,16 @@ def _layers(hidden_layers: int) -> Callable[..., Layers]:
     return lambda inputs, width, *more: Layers([width] * hidden_layers, inputs, *more)
 
 
-Head = Linear | RandomFeatures | LinearPlusHidden | Layers
+class Less(eqx.Module):
+    """What another head says of all inputs but the last, less the last itself."""
+
+    head: "Head"
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        return self.head(inputs[..., :-1]) - inputs[..., -1]
+
+
+Head = Linear | RandomFeatures | LinearPlusHidden | Layers | Less
 
 CRITICS: dict[str, Callable[..., Head]] = {
     "linear": Linear,
@@ -119,6 +128,15 @@ def twin(name: str, inputs: int, width: int, key: jax.Array, activation: str, no
     """Two critics of one kind with different starts."""
     make = CRITICS[name]
     return tuple(make(inputs, width, k, activation, norm) for k in jax.random.split(key))
+
+
+def less_last(critic: Twin) -> Twin:
+    """Each head less the last of its inputs, one more than it has now: a penalty, for instance."""
+    return tuple(Less(head) for head in critic)
+
+
+def as_it_is(critic: Twin) -> Twin:
+    return critic
 
 
 def sized_twin(

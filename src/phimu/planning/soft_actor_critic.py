@@ -19,7 +19,15 @@ import optax
 
 from phimu.errors import InputError
 from phimu.networks import Categorical, TanhGaussian, copied, norm, polyak
-from phimu.planning.critics import CriticName, Twin, of_every_action, smaller, twin, values
+from phimu.planning.critics import (
+    CriticName,
+    Twin,
+    as_it_is,
+    of_every_action,
+    smaller,
+    twin,
+    values,
+)
 from phimu.types import Batch, Metrics, Spec
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
@@ -110,13 +118,20 @@ class SoftActorCritic:
             optax.adam(self.entropy_learning_rate),
         )
 
-    def init(self, spec: Spec, feature_dim: int, key: jax.Array) -> SoftActorCriticState:
+    def init(
+        self,
+        spec: Spec,
+        feature_dim: int,
+        key: jax.Array,
+        wrap: Callable[[Twin], Twin] = as_it_is,
+    ) -> SoftActorCriticState:
+        """`wrap` makes the critic that is trained of one on `feature_dim` inputs."""
         actor_key, critic_key = jax.random.split(key)
         style = (self.activation, self.planner_layer_norm)
         kind = Categorical if spec.discrete else TanhGaussian
         sizes = spec.observation_dim, spec.action_dim, self.actor_sizes
         actor = kind(*sizes, actor_key, *style)
-        critic = twin(self.critic, feature_dim, self.critic_width, critic_key, *style)
+        critic = wrap(twin(self.critic, feature_dim, self.critic_width, critic_key, *style))
         log_weight = jnp.log(jnp.asarray(self.initial_entropy_weight, jnp.float32))
         for_actor, for_critic, for_entropy = self.optimisers()
         return SoftActorCriticState(

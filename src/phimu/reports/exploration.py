@@ -124,7 +124,7 @@ def film_strip(path: Path, moments: list[Moment], maze: Maze, title: str) -> Non
     counted = LogNorm(0.5, max(2, *(int(moment.visits.max()) for moment in moments)))
     for axes, moment in zip(grid[0], moments, strict=True):
         seen = np.where(moment.visits > 0, moment.visits, np.nan)
-        image = _draw(axes, seen, counted, maze)
+        image = draw_map(axes, seen, counted, maze)
         axes.set_title(f"{moment.step:,} steps", fontsize=11, weight="bold")
     grid[0, 0].set_ylabel("visits", fontsize=11)
     figure.colorbar(image, ax=grid[0], shrink=0.8, format="{x:,.0f}").minorticks_off()
@@ -134,7 +134,7 @@ def film_strip(path: Path, moments: list[Moment], maze: Maze, title: str) -> Non
         scale = Normalize(0.0, float(np.quantile(values, 0.99)) or 1.0)
         for axes, moment in zip(grid[1], moments, strict=True):
             blank = np.full((CELLS, CELLS), np.nan)
-            image = _draw(axes, blank if moment.bonus is None else moment.bonus, scale, maze)
+            image = draw_map(axes, blank if moment.bonus is None else moment.bonus, scale, maze)
         grid[1, 0].set_ylabel("bonus", fontsize=11)
         figure.colorbar(image, ax=grid[1], shrink=0.8)
     figure.suptitle("\n".join(textwrap.wrap(title, 24 * len(moments))), weight="bold")
@@ -142,7 +142,8 @@ def film_strip(path: Path, moments: list[Moment], maze: Maze, title: str) -> Non
     save(figure, path)
 
 
-def _draw(axes: Axes, values: np.ndarray, norm: Normalize, maze: Maze) -> Any:
+def draw_map(axes: Axes, values: np.ndarray, norm: Normalize, maze: Maze) -> Any:
+    """Values [CELLS, CELLS], indexed [ix, iy], as a heat map between the walls."""
     size = maze.size
     image = axes.imshow(
         values.T,  # an image has its rows along y

@@ -6,6 +6,7 @@ Published scores are in `phimu.reports.published`, under the same names of studi
 from typing import Any
 
 from phimu.studies.exploration import EXPLORATION
+from phimu.studies.offline import PENALTY
 from phimu.studies.study import Study, Variant
 
 # What the paper calls each of its tasks.
@@ -235,4 +236,4 @@ _ALL = (
         options=(("random_start", True),),
     ),
 )
-STUDIES = {study.name: study for study in (*_ALL, *EXPLORATION)}
+STUDIES = {study.name: study for study in (*_ALL, *EXPLORATION, PENALTY)}

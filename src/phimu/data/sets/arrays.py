@@ -78,7 +78,7 @@ def from_arrays(
     columns = Columns(name, **_converted(name, arrays, names), name=name, names=names)
     ends = {"action_low": action_low, "action_high": action_high}
     made = assemble(columns, layout="arrays", sha256="", task=task, **ends)
-    return replace(made, sha256=_digest(made.transitions))
+    return replace(made, sha256=digest(made.transitions))
 
 
 def read_npz(path: Path) -> Columns:
@@ -98,7 +98,7 @@ def read_npz(path: Path) -> Columns:
     return columns
 
 
-def _digest(made: Transitions) -> str:
+def digest(made: Transitions) -> str:
     """Of datasets without a file: the columns one after the other, with their names and shapes."""
     digest = hashlib.sha256()
     for name, column in made._asdict().items():
