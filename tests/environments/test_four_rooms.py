@@ -57,6 +57,10 @@ def moved(maze, start, delta):
     with np.errstate(invalid="ignore"):
         stopped = start + hit[:, None] * delta
     stopped[rows, axes[rows, first]] = faces[rows, first]
+    low, high = (
+        np.vstack([x, np.full((2, 2), y)]) for x, y in ((maze.low, 0), (maze.high, maze.size))
+    )
+    stopped = np.clip(stopped, low[first], high[first])  # what rounding has past the face
     position = np.clip(np.where(np.isfinite(hit)[:, None], stopped, end), 0.0, maze.size)
     for low, high in zip(maze.low, maze.high, strict=True):  # what rounding left inside
         inside = np.flatnonzero(((position > low) & (position < high)).all(axis=-1))
@@ -157,6 +161,7 @@ shift = st.one_of(
 @settings(max_examples=400, deadline=None)
 @given(x=coordinate, y=coordinate, shifts=st.lists(st.tuples(shift, shift), min_size=1, max_size=6))
 @example(x=0.475, y=0.1, shifts=[(1e-300, 0.0), (5e-324, 5e-324), (1e-12, 3.0), (3.0, -1e-12)])
+@example(x=0.0, y=0.0, shifts=[(24.8125, 24.8125)])  # to a corner of the serpentine's
 @pytest.mark.parametrize("maze", [MAZE, ODD, SERPENTINE], ids=["paper", "odd", "serpentine"])
 def test_no_move_ends_in_a_wall_or_crosses_one(maze, x, y, shifts):
     start = maze.move(np.array([[x, y]]) * maze.size, np.zeros((1, 2)))[0]

@@ -33,6 +33,7 @@ def test_every_cell_of_the_paper_is_there_once() -> None:
         "ablation-loss": 6,
         "ablation-sampling": 9,
         "maze": 0,
+        "ablation-penalty": 0,
         "recipe": 0,
         "representations": 0,
         **{study.name: 0 for study in EXPLORATION},  # the paper's stand beside some of them

@@ -150,8 +150,11 @@ def test_stops_at_the_first_update_that_is_not_finite():
         run.advance(17)
     run._together = 4
     agent = run.state.agent
-    broken = jax.tree.map(lambda x: x * np.nan, agent.planner.critic[0])
-    planner = agent.planner._replace(critic=(broken, agent.planner.critic[1]))
+    before = agent.planner.actor_critic
+    broken = jax.tree.map(lambda x: x * np.nan, before.critic[0])
+    planner = agent.planner._replace(
+        actor_critic=before._replace(critic=(broken, before.critic[1]))
+    )
     run.learner.state = run.state._replace(agent=agent._replace(planner=planner))
     with pytest.raises(NotFinite, match=r"td_loss is nan.* at step 18") as error:
         run.advance(40)

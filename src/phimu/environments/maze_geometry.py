@@ -145,7 +145,7 @@ class Maze:
     ) -> tuple[float, float]:
         """The slow branch of `move_one`; the move's bounding box overlaps the walls `met`."""
         end_x, end_y = x + dx, y + dy
-        time, face, on_x = math.inf, 0.0, True
+        time, face, on_x, low, high = math.inf, 0.0, True, 0.0, self.size
         for left, bottom, right, top in met:
             enter_x, leave_x, near_x = _slab(x, dx, left, right)
             enter_y, leave_y, near_y = _slab(y, dy, bottom, top)
@@ -153,15 +153,17 @@ class Maze:
             if entry < min(leave_x, leave_y) and min(entry, 1.0) < time:
                 on_x = not enter_y > enter_x
                 time, face = min(entry, 1.0), near_x if on_x else near_y
+                low, high = (bottom, top) if on_x else (left, right)
         for start, delta, end, is_x in ((x, dx, end_x, True), (y, dy, end_y, False)):
             if end < 0.0 or end > self.size:
                 boundary = self.size if delta > 0 else 0.0
                 out = min((boundary - start) / delta, 1.0)
                 if out < time:
-                    time, face, on_x = out, boundary, is_x
+                    time, face, on_x, low, high = out, boundary, is_x, 0.0, self.size
         if time < math.inf:
-            end_x, end_y = x + time * dx, y + time * dy
-            end_x, end_y = (face, end_y) if on_x else (end_x, face)
+            along = y + time * dy if on_x else x + time * dx
+            along = min(max(along, low), high)  # at a corner rounding goes past the face
+            end_x, end_y = (face, along) if on_x else (along, face)
         return self._to_floor(end_x, end_y)
 
     def _to_floor(self, x: float, y: float) -> tuple[float, float]:
