@@ -33,8 +33,12 @@ demo: .venv/.runtime
 report: .venv/.runtime
 	$(BIN)/phimu report results -o docs/report.html --fill README.md results/README.md $(ARGS)
 
+# A worker more than there are cores, for some tests wait for other processes; files in the order that
+# tests/conftest.py has.
+WORKERS = $(shell $(BIN)/python -c "import os; print(min(os.cpu_count() + 1, 5))")
+
 test: .venv/.dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 faults: .venv/.dev
 	$(BIN)/python -m pytest -m faults tests/faults $(ARGS)

@@ -24,6 +24,11 @@ os.environ["XLA_FLAGS"] = " ".join(
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that wait for other processes, or take long, first: nobody is left alone with one."""
+    items.sort(key=lambda item: not {"faults", "training", "agents"} & set(item.path.parts))
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays: nothing of it has to be searched for garbage again and again."""
     gc.collect()
