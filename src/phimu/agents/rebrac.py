@@ -6,7 +6,6 @@ LayerNorm in the critics and the second of the two penalties are what it adds to
 from dataclasses import dataclass, replace
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from phimu.agents import schedule
@@ -16,14 +15,8 @@ from phimu.data.device_set import DeviceSet
 from phimu.errors import InputError, at_least
 from phimu.networks import Deterministic
 from phimu.planning.critics import sized_twin, smaller
-from phimu.planning.deterministic import (
-    DeterministicState,
-    actor_step,
-    begin,
-    critic_step,
-    noisy,
-    per_size,
-)
+from phimu.planning.deterministic import DeterministicState, begin
+from phimu.planning.held_near import near_actions_update, next_logged
 from phimu.types import Drawn, Feed, Metrics, Spec
 
 
@@ -82,47 +75,14 @@ class Rebrac:
     def draw(self, phase: str, store: DeviceSet, rng: jax.Array) -> Drawn:
         """Also the action that was logged at s', where the episode goes on in the set."""
         sample = store.sample(rng)
-        action, logged = store.next_actions(sample.index)
-        return Drawn(sample.rows, columns={"next_action": action, "logged": logged})
+        return Drawn(sample.rows, columns=next_logged(store, sample))
 
     def update(
         self, phase: str, state: DeterministicState, feed: Feed, key: jax.Array
     ) -> tuple[DeterministicState, Metrics]:
         """One update of the critic, and each `actor_every`th time one of the actor."""
-        batch = feed.batch
-        for_actor, for_critic = self.optimisers()
-        here = concatenate(batch.observation, batch.action)
-        target, penalty = self._target(state, feed, key)
-        state, metrics = critic_step(state, here, target, for_critic)
-
-        def loss(actor: Deterministic) -> tuple[jax.Array, Metrics]:
-            action = actor.mode(batch.observation)
-            value = smaller(state.critic, concatenate(batch.observation, action))
-            distance = jnp.sum((action - batch.action) ** 2, axis=-1)
-            each = self.actor_penalty * distance - per_size(1.0, value) * value
-            policy_loss = jnp.mean(each)
-            return policy_loss, {"policy_loss": policy_loss, "cloning_loss": jnp.mean(distance)}
-
-        state, told = actor_step(state, loss, for_actor, self.actor_every, self.target_rate)
-        return state, metrics | told | {"target_penalty": penalty}
-
-    def _target(
-        self, state: DeterministicState, feed: Feed, key: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """r + discount (min Q~(s', a') - critic_penalty |a' - the logged one|^2): [B].
-
-        And the mean of the penalty. Deviation: where an episode is cut there is no logged a', and
-        no penalty; the published code leaves out these rows.
-        """
-        batch, slow = feed.batch, state.slowly
-        next_action = slow.slow_actor.mode(batch.next_observation)
-        next_action = noisy(next_action, key, self.policy_noise, self.noise_clip)
-        next_value = smaller(slow.slow_critic, concatenate(batch.next_observation, next_action))
-        distance = jnp.sum((next_action - feed.columns["next_action"]) ** 2, axis=-1)
-        penalty = self.critic_penalty * feed.columns["logged"] * distance
-        goes_on = 1.0 - batch.terminated
-        target = batch.reward + self.discount * goes_on * (next_value - penalty)
-        return target, jnp.mean(goes_on * penalty)
+        here = concatenate(feed.batch.observation, feed.batch.action)
+        return near_actions_update(self, state, concatenate, feed, key, here)
 
     def q_value(
         self, state: DeterministicState, observation: jax.Array, action: jax.Array

@@ -6,7 +6,7 @@ Both have `preparation` (updates before planning), `init`, `prepare`, `draw`, `u
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -157,53 +157,92 @@ class NearActions:
     def prepare(
         self, state: DeterministicState, feed: Feed, key: jax.Array
     ) -> tuple[DeterministicState, Metrics]:
-        """There is no such phase."""
-        raise NotImplementedError
+        """Nothing: `preparation` is 0."""
+        return state, {}
 
     def draw(self, store: Any, sample: Sample) -> dict[str, jax.Array]:
         """Also the action that was logged at s', where the episode goes on in the set."""
-        action, logged = store.next_actions(sample.index)
-        return {"next_action": action, "logged": logged}
+        return next_logged(store, sample)
 
     def update(
         self, state: DeterministicState, phi: Phi, feed: Feed, key: jax.Array, here: jax.Array
     ) -> tuple[DeterministicState, Metrics]:
         """One step of the critic, and where it is due of the actor; `here` is phi(s, a)."""
-        batch = feed.batch
-        for_actor, for_critic = self.optimisers()
-        target, penalty = self._target(state, phi, feed, key)
-        state, metrics = critic_step(state, here, target, for_critic)
-
-        def loss(actor: Deterministic) -> tuple[jax.Array, Metrics]:
-            action = actor.mode(batch.observation)
-            value = smaller(state.critic, phi(batch.observation, action))
-            distance = jnp.sum((action - batch.action) ** 2, axis=-1)
-            each = self.actor_penalty * distance - per_size(1.0, value) * value
-            policy_loss = jnp.mean(each)
-            return policy_loss, {"policy_loss": policy_loss, "cloning_loss": jnp.mean(distance)}
-
-        state, told = actor_step(state, loss, for_actor, self.actor_every, self.target_rate)
-        return state, metrics | told | {"target_penalty": penalty}
-
-    def _target(
-        self, state: DeterministicState, phi: Phi, feed: Feed, key: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """r + discount (min Q~(s', a') - critic_penalty |a' - the logged one|^2) [B], as ReBRAC's.
-
-        And the mean of what is subtracted. Where an episode is cut there is no logged a'.
-        """
-        batch, slow = feed.batch, state.slowly
-        next_action = slow.slow_actor.mode(batch.next_observation)
-        next_action = noisy(next_action, key, self.policy_noise, self.noise_clip)
-        next_value = smaller(slow.slow_critic, phi(batch.next_observation, next_action))
-        distance = jnp.sum((next_action - feed.columns["next_action"]) ** 2, axis=-1)
-        penalty = self.critic_penalty * feed.columns["logged"] * distance
-        goes_on = 1.0 - batch.terminated
-        target = batch.reward + self.discount * goes_on * (next_value - penalty)
-        return target, jnp.mean(goes_on * penalty)
+        return near_actions_update(self, state, phi, feed, key, here)
 
     def policy(self, state: DeterministicState) -> Deterministic:
         return state.slowly.actor
 
     def critic_of(self, state: DeterministicState) -> Twin:
         return state.critic
+
+
+class Nearness(Protocol):
+    """What `near_actions_update` is told: settings of the names that `NearActions` explains."""
+
+    @property
+    def actor_penalty(self) -> float: ...
+    @property
+    def critic_penalty(self) -> float: ...
+    @property
+    def policy_noise(self) -> float: ...
+    @property
+    def noise_clip(self) -> float: ...
+    @property
+    def actor_every(self) -> int: ...
+    @property
+    def discount(self) -> float: ...
+    @property
+    def target_rate(self) -> float: ...
+    def optimisers(self) -> tuple[optax.GradientTransformation, ...]: ...
+
+
+def next_logged(store: Any, sample: Sample) -> dict[str, jax.Array]:
+    """The action that was logged at s', and whether the episode goes on in the set."""
+    action, logged = store.next_actions(sample.index)
+    return {"next_action": action, "logged": logged}
+
+
+def near_actions_update(
+    held: Nearness,
+    state: DeterministicState,
+    phi: Phi,
+    feed: Feed,
+    key: jax.Array,
+    here: jax.Array,
+) -> tuple[DeterministicState, Metrics]:
+    """ReBRAC on phi: one step of the critic, and each `actor_every`th time one of the actor."""
+    batch = feed.batch
+    for_actor, for_critic = held.optimisers()
+    target, penalty = _near_target(held, state, phi, feed, key)
+    state, metrics = critic_step(state, here, target, for_critic)
+
+    def loss(actor: Deterministic) -> tuple[jax.Array, Metrics]:
+        action = actor.mode(batch.observation)
+        value = smaller(state.critic, phi(batch.observation, action))
+        distance = jnp.sum((action - batch.action) ** 2, axis=-1)
+        each = held.actor_penalty * distance - per_size(1.0, value) * value
+        policy_loss = jnp.mean(each)
+        return policy_loss, {"policy_loss": policy_loss, "cloning_loss": jnp.mean(distance)}
+
+    state, told = actor_step(state, loss, for_actor, held.actor_every, held.target_rate)
+    return state, metrics | told | {"target_penalty": penalty}
+
+
+def _near_target(
+    held: Nearness, state: DeterministicState, phi: Phi, feed: Feed, key: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """r + discount (min Q~(s', a') - critic_penalty |a' - the logged one|^2): [B].
+
+    And the mean of the penalty. Deviation: where an episode is cut there is no logged a', and no
+    penalty; the published code leaves out these rows.
+    """
+    batch, slow = feed.batch, state.slowly
+    next_action = slow.slow_actor.mode(batch.next_observation)
+    next_action = noisy(next_action, key, held.policy_noise, held.noise_clip)
+    next_value = smaller(slow.slow_critic, phi(batch.next_observation, next_action))
+    distance = jnp.sum((next_action - feed.columns["next_action"]) ** 2, axis=-1)
+    penalty = held.critic_penalty * feed.columns["logged"] * distance
+    goes_on = 1.0 - batch.terminated
+    target = batch.reward + held.discount * goes_on * (next_value - penalty)
+    return target, jnp.mean(goes_on * penalty)
