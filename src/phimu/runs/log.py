@@ -87,11 +87,12 @@ def last_rows(path: Path) -> list[dict[str, Any]]:
     rows = []
     for line in lines:
         with contextlib.suppress(ValueError, RecursionError):
-            rows.append(_row(line))
+            rows.append(row_of(line))
     return rows
 
 
-def _row(line: bytes) -> dict[str, Any]:
+def row_of(line: bytes) -> dict[str, Any]:
+    """A line as a row; ValueError or RecursionError where it is none."""
     row = json.loads(line)
     if not isinstance(row, dict) or not isinstance(row.get("step"), int):
         raise ValueError("no step")
@@ -104,7 +105,7 @@ def _parse(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
     parsed = []
     for number, line in enumerate(lines, 1):
         try:
-            parsed.append((line, _row(line)))
+            parsed.append((line, row_of(line)))
         except (ValueError, RecursionError) as error:
             if number == len(lines):
                 break  # cut short by a kill, or the file is empty
