@@ -158,9 +158,14 @@ def read(parts: Parts, texts: Mapping[str, str]) -> Parts:
     """These settings with those of `texts` that they have: 8,8 is a tuple, none is None."""
     every = [each.name for top in parts for each, _ in walk(top) if choices(each)]
     parts = override(parts, {name: texts[name] for name in every if name in texts})
-    hints = {name: hint for top in parts for name, hint in _hints(top)}
-    plain = {name: text for name, text in texts.items() if name in hints}
-    return override(parts, {name: _value(name, hints[name], text) for name, text in plain.items()})
+    known = hints(parts)
+    plain = {name: text for name, text in texts.items() if name in known}
+    return override(parts, {name: _value(name, known[name], text) for name, text in plain.items()})
+
+
+def hints(parts: tuple[Any, ...]) -> dict[str, Any]:
+    """The type of every setting that is a value, by its name."""
+    return {name: hint for top in parts for name, hint in _hints(top)}
 
 
 def _hints(top: Any) -> Iterator[tuple[str, Any]]:

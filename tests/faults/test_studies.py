@@ -134,7 +134,7 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("words", "kills", "seconds"),
     [
-        (QUICK, ["workers", "driver, and wait"], 2.0),
+        pytest.param(QUICK, ["workers", "driver, and wait"], 2.0, marks=pytest.mark.thorough),
         pytest.param(WHOLE, KILLS * 4, 6.0, marks=pytest.mark.faults),
         pytest.param(WHOLE, STOPS * 4, 6.0, marks=pytest.mark.faults),
     ],

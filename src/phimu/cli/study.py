@@ -78,7 +78,7 @@ def main(
         _list(planned, bench, workers or cores())
         return
     try_tasks(planned)
-    start, slots = _launcher(ray, workers)  # first, for Ray has handlers of its own for signals
+    start, slots = launcher(ray, workers)  # first, for Ray has handlers of its own for signals
     look = (lambda jobs: None) if keep is None else keeper(name, keep)
     with stop_requests() as stop, LiveTable(name) as live:
 
@@ -116,10 +116,10 @@ def choose(
     study = narrow(find_study(name), tasks, agents)
     study = study if preset is None else under(study, preset)
     study = replace(study, **{key: value for key, value in asked.items() if value is not None})
-    return Chosen(study, _settings(settings), only)
+    return Chosen(study, settings_of(settings), only)
 
 
-def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
+def settings_of(pairs: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -129,7 +129,7 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _launcher(ray: str | None, workers: int | None) -> tuple[Start, Callable[[], int]]:
+def launcher(ray: str | None, workers: int | None) -> tuple[Start, Callable[[], int]]:
     """How commands are started, and how many at a time."""
     if ray is None:
         return Process, lambda: workers or cores()

@@ -30,7 +30,7 @@ class Process:
 
     def __init__(self, command: list[str], directory: Path | None = None):
         # A file, not a pipe: it can be written to when nobody is there to read it.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed when it is forgotten)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
         self._child = subprocess.Popen(
             [sys.executable, "-m", "phimu.studies.processes", str(os.getpid()), *command],
             stdin=subprocess.DEVNULL,
@@ -42,11 +42,13 @@ class Process:
         )
 
     def end(self) -> End | None:
+        """How it ended, told once; None as long as it runs."""
         code = self._child.poll()
         if code is None:
             return None
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        with self._said:
+            self._said.seek(0)
+            lines = self._said.read().decode(errors="replace").strip().splitlines()
         return End(code, lines[-1].removeprefix("phimu: ") if lines else "")
 
     def stop(self) -> None:

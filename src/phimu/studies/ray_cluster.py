@@ -4,6 +4,7 @@ Nothing is started here: no cluster, no dashboard. A task that was lost with its
 anew by whoever waits for it, and goes on from the run directory.
 """
 
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class Cluster:
         except ImportError as error:
             raise InputError('--ray needs a package: pip install "phimu[ray]".') from error
         try:
-            ray.init(address=address, log_to_driver=False, logging_level="error")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError) as error:
             why = str(error).partition("\n")[0]
             raise InputError(
