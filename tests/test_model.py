@@ -163,7 +163,7 @@ def test_queries_of_another_shape_are_refused(
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_copies_are_refused_with_the_way_to_make_one(model: Ctrl, copied) -> None:
-    with pytest.raises(InputError, match=r"use save\(path\), then CtrlModel.load\(path\)"):
+    with pytest.raises(InputError, match=r"use save\(path\), then Ctrl.load\(path\)"):
         copied(model)
 
 

@@ -245,12 +245,17 @@ class Model(Queries):
         facts = [config.environment or config.task, f"agent={config.agent!r}"]
         facts += [] if self._preset is None else [f"preset={self._preset!r}"]
         facts += [f"seed={config.seed}", f"num_timesteps={self.num_timesteps}"]
-        return f"{type(self).__name__.removesuffix('Model') or 'Model'}({', '.join(facts)})"
+        return f"{self._name()}({', '.join(facts)})"
+
+    @classmethod
+    def _name(cls) -> str:
+        """As it is imported from phimu."""
+        return cls.__name__.removesuffix("Model") or "Model"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise InputError(
             f"A model cannot be pickled or copied, for it holds an environment and compiled "
-            f"programs: use save(path), then {type(self).__name__}.load(path)."
+            f"programs: use save(path), then {self._name()}.load(path)."
         )
 
     @classmethod

@@ -29,9 +29,12 @@ COMMANDS = {
     "study": Command(
         "study", "main", "run a table, figure or ablation of the paper; it resumes", resumes=True
     ),
+    "sweep": Command("sweep", "main", "search settings with Optuna; it resumes", resumes=True),
     "queue": Command("queue", "main", "studies one after the other, left alone", resumes=True),
+    "watch": Command("watch", "main", "live curves of runs, in the terminal or as a page"),
     "evaluate": Command("evaluate", "main", "run episodes of a trained agent, and film one"),
     "probe": Command("evaluate", "probe", "say what is linear in a run's phi"),
+    "phi": Command("phi", "main", "draw a run's phi as a map, by value and by bonus"),
     "plot": Command("report", "plot", "draw the learning curves of runs"),
     "report": Command("report", "main", "one page of runs beside what was published"),
     "heatmap": Command("maze", "heatmap", "draw and score a maze run's learned transition"),
