@@ -55,6 +55,7 @@ def arrays(run: Path) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in saved.arrays.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LOSSES)
 def test_ctrl_with_another_phi_on_the_command_line(
     name: str, tmp_path: Path, stopped_before, capsys

@@ -228,7 +228,7 @@ def test_bad_settings_are_named():
 
 def test_the_penalty_of_random_features_is_that_of_a_gaussian_kernel():
     """Many cosines: their inner products are the kernel, so the penalty is kernel regression's."""
-    confidence = replace(AGENT.confidence, bonus_kernel=(4_096, 0.7))
+    confidence = replace(AGENT.confidence, bonus_kernel=(2_048, 0.7))
     agent = replace(AGENT, confidence=confidence)
     state, data = begun(agent, 60)
     observation, action, *_ = data.rows_at(0, len(data))

@@ -1,7 +1,7 @@
 """What every agent of the registry must do, online and on logged data, as it is registered.
 
 An agent is found by its line in the registry. All tests of one share its compiled programs: a
-first run learns the probe, others repeat a part of it.
+first run learns the probe, others repeat a part of it, or learn other probes.
 """
 
 import json
@@ -36,6 +36,31 @@ CASES = [
 ]
 IDS = ["-".join(case) for case in CASES]
 
+
+def another_phi() -> set[tuple[str, str]]:
+    """Cases of the class of an agent before them: with another phi, or of discrete actions."""
+    seen: dict[Any, Any] = {}
+    found = set()
+    for agent, kind in CASES:
+        settings = next(iter(AGENTS[agent].presets(kind == "logged").values())).settings
+        what = agent if kind == "discrete" else type(getattr(settings, "representation", None))
+        if kind != "logged" and seen.setdefault((kind, type(settings)), what) != what:
+            found.add((agent, kind))
+    return found
+
+
+REPEATS = another_phi()
+
+
+def marked() -> list[Any]:
+    """Discrete actions of REPEATS are `thorough`."""
+    marks = {case: (pytest.mark.thorough,) for case in REPEATS if case[1] == "discrete"}
+    return [
+        pytest.param(case, id=name, marks=marks.get(case, ()))
+        for case, name in zip(CASES, IDS, strict=True)
+    ]
+
+
 # Besides what makes it `tiny`, where the agent has such a setting.
 CHANGES: dict[str, Any] = {
     "behaviour_weight": 0.01,  # the best action of the set, and not its mean
@@ -49,6 +74,7 @@ CHANGES: dict[str, Any] = {
 }
 LONG = 100, 600  # rounds of updates online, or updates of the policy: enough for the probe
 SHORT = 15, 60  # the same of the runs that are compared
+DISCOUNT = 0.8  # of `tiny`
 TRACES: Counter[tuple[str, str]] = Counter()
 
 
@@ -138,7 +164,7 @@ def assert_identical(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -
         assert array.tobytes() == other[name].tobytes(), name
 
 
-@pytest.fixture(scope="module", params=CASES, ids=IDS)
+@pytest.fixture(scope="module", params=marked())
 def case(request: pytest.FixtureRequest, tiny: Any) -> Case:
     name, kind = request.param
     chosen = tiny(name, kind == "logged")
@@ -185,6 +211,100 @@ def test_solves_a_probe(case: Case, first: First):
         return
     found = [policy(np.array([s], np.float32))[0] for s in (-0.8, 0.0, 0.8)]
     np.testing.assert_allclose(found, [-0.4, 0.0, 0.4], atol=0.15)
+
+
+class Answers:
+    """What a run has learned, at observations given as numbers."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.has_q = protocol.answers(run.agent, "q_value")
+
+    def action(self, *observations: float) -> np.ndarray:
+        """The mode action at each."""
+        policy = self.run.policy()
+        return np.array([policy(np.array([s], np.float32))[0] for s in observations])
+
+    def value(self, *observations: float, action: float | None = None) -> np.ndarray:
+        """Q of each, of the policy's own action if none is given: then it may also be V."""
+        rows = np.array(observations, np.float32)[:, None]
+        if not self.has_q:
+            assert action is None
+            return self.run.learner.query("value", rows)
+        if action is not None:
+            return self.run.learner.query("q_value", rows, np.full_like(rows, action))
+        return self.run.learner.query("q_value", rows, self.action(*observations)[:, None])
+
+
+def constant_reward(found: Answers) -> None:
+    """Termination does not bootstrap: with it Q would be 5."""
+    np.testing.assert_allclose(found.value(0.0), 1.0, atol=0.1)
+    if found.has_q:
+        np.testing.assert_allclose(found.value(0.0, action=-0.5), 1.0, atol=0.1)
+
+
+def observation_reward(found: Answers) -> None:
+    np.testing.assert_allclose(found.value(-1.0, 1.0), [-1.0, 1.0], atol=0.1)
+
+
+def delayed_reward(found: Answers) -> None:
+    """Bootstrapping past the end would give 1 / (1 - 0.64) = 2.8, and not at all Q(0) = 0."""
+    np.testing.assert_allclose(found.value(0.0, 1.0), [DISCOUNT, 1.0], atol=0.08)
+
+
+def action_reward(found: Answers) -> None:
+    np.testing.assert_allclose(found.action(0.0), 0.5, atol=0.15)
+    np.testing.assert_allclose(found.value(0.0), 0.0, atol=0.1)
+    if found.has_q:
+        np.testing.assert_allclose(found.value(0.0, action=-0.5), -1.0, atol=0.2)
+
+
+def match_observation(found: Answers) -> None:
+    """-(a - s / 2)^2: 0 where they match, -0.64 where they are crossed."""
+    np.testing.assert_allclose(found.value(-0.8, 0.0, 0.8), 0.0, atol=0.25)
+    if found.has_q:
+        np.testing.assert_allclose(found.value(-0.8, 0.8, action=0.4), [-0.64, 0.0], atol=0.25)
+        np.testing.assert_allclose(found.value(-0.8, 0.8, action=-0.4), [0.0, -0.64], atol=0.25)
+
+
+def time_limit(found: Answers) -> None:
+    """Taken for an end, the tenth step would leave 1 / (1 - 0.9 * 0.8) = 3.6."""
+    np.testing.assert_allclose(found.value(0.0), 1 / (1 - DISCOUNT), atol=0.4)
+
+
+PROBES = {"DelayedReward": delayed_reward, "TimeLimit": time_limit}
+# Whose answers those of DelayedReward and MatchObservation imply.
+SIMPLER_PROBES = {
+    "ConstantReward": constant_reward,
+    "ObservationReward": observation_reward,
+    "ActionReward": action_reward,
+}
+
+
+def test_values_are_the_known_ones(case: Case, first: First):
+    """Of REPEATS only those of the probe that all learn: the others are asked below."""
+    check_values(case, {} if (case.name, case.kind) in REPEATS else PROBES)
+    match_observation(Answers(first.run))
+
+
+@pytest.mark.thorough
+def test_values_of_another_phi_are_the_known_ones(case: Case):
+    if (case.name, case.kind) not in REPEATS:
+        pytest.skip("make test has asked it")
+    check_values(case, PROBES)
+
+
+@pytest.mark.slow
+def test_values_of_simpler_probes_are_the_known_ones(case: Case):
+    check_values(case, SIMPLER_PROBES)
+
+
+def check_values(case: Case, probes: dict[str, Callable[[Answers], None]]) -> None:
+    learned = [word for word in ("q_value", "value") if protocol.answers(case.agent, word)]
+    if case.kind != "online" or not learned:
+        pytest.skip("values are asked of agents that learn them online, of continuous actions")
+    for probe, check in probes.items():
+        check(Answers(advanced(case.run(probe), case.step(*LONG))))
 
 
 def test_one_seed_is_one_run(case: Case, first: First):

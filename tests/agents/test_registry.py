@@ -142,9 +142,11 @@ def test_m_and_l_differ_in_the_critic_and_the_bonus_prediction_alone(name):
 
 @pytest.mark.parametrize("name", ONLINE)
 def test_sac_plans_as_ctrl_does(name):
-    """Method and baseline share one planner but for the critic's depth and width."""
+    """Method and baseline share one planner but for the critic's depth; the paper's, its width."""
     sac, ctrl = preset("sac", name), preset("ctrl-ucb-m", name)
-    critic = {"critic": "two_layer", "critic_width": ctrl.settings.planner.critic_width}
+    critic = {"critic": "two_layer"}
+    if name.startswith("paper-"):
+        critic["critic_width"] = ctrl.settings.planner.critic_width
     assert override(sac, critic).settings.planner == ctrl.settings.planner
     assert {sac.settings.planner.critic_width} == set(sac.settings.planner.actor_sizes)
     # And one schedule, but for the share of random actions in the maze, which is the method's.
@@ -168,7 +170,7 @@ def test_small_is_small():
     assert settings.representation.feature_dim == 256
     assert settings.representation.feature_sizes == (256, 256)
     assert settings.planner.actor_sizes == (256, 256)
-    assert settings.planner.critic_width == 1024
+    assert settings.planner.critic_width == 256
     assert preset("sac", "small").settings.planner.critic_width == 256
 
 
@@ -330,7 +332,7 @@ def test_override_reaches_every_part_and_leaves_the_rest():
     assert after.settings.planner.discount == 0.5
     assert after.schedule.batch_size == 9
     assert type(after) is Preset
-    back = {"feature_dim": 256, "negatives": 256, "ridge": 1.0, "discount": 0.99, "batch_size": 256}
+    back = {"feature_dim": 256, "negatives": 0, "ridge": 1.0, "discount": 0.99, "batch_size": 256}
     assert override(after, back) == before
     assert preset("ctrl-ucb-m", "small") == before
 

@@ -185,10 +185,11 @@ def forms_of_presets():
 
 
 FORMS_OF_PRESETS = forms_of_presets()
+QUICK = {"ctrl-ucb-m small", "ctrl-ucb-l small", "ctrl-lcb small"}
 
 
 @cache
-def learned(phi, updates=400):
+def learned(phi, updates=250):
     return learn_features(*skewed_visits(), settings=phi, batch_size=128, updates=updates)
 
 
@@ -202,8 +203,10 @@ def measured(phi, confidence):
 
 @pytest.mark.parametrize(
     ("phi", "confidence"),
-    [(phi, confidence) for _, phi, confidence in FORMS_OF_PRESETS],
-    ids=[name for name, _, _ in FORMS_OF_PRESETS],
+    [
+        pytest.param(phi, confidence, id=name, marks=() if name in QUICK else pytest.mark.thorough)
+        for name, phi, confidence in FORMS_OF_PRESETS
+    ],
 )
 def test_the_bonus_of_presets_ranks_cells_as_their_visits_do(phi, confidence):
     found = measured(phi, confidence)

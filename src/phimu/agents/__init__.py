@@ -166,10 +166,10 @@ PRESETS = {
     "published": "speder, ctrl-sr, diff-sr and lv-rep with the sizes and steps of their authors",
     "small": "for a laptop: phi 256-256-256, with (s, a) beside phi in the critic; online no bonus",
     "perturbed": "small with s' blurred in the contrast, as was best online",
-    "explore": "small with a bonus, for tasks whose reward has to be found",
+    "explore": "for rewards that have to be found: early learning, small networks, a bonus",
     "maze": "the four-room maze of Figure 1: a linear ratio on Fourier features",
     "maze-exponential": "the same with the exponential ratio",
-    "maze-explore": "a maze whose goal has to be found: early learning, small networks, a bonus",
+    "maze-explore": "the same for a maze whose goal has to be found, with a smaller bonus",
 }
 
 

@@ -64,7 +64,6 @@ class Schedule:
         at_least(2, batch_size=self.batch_size)  # in-batch negatives need another row
 
 
-NORMALISED = Schedule(Collection(learning_starts=1_000), normalise_observations=True)
 # A maze whose goal has to be found: 1K random steps, then learning, and a look every 5K.
 EXPLORING = Schedule(
     Collection(learning_starts=1_000, train_freq=2),
