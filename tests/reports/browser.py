@@ -72,16 +72,25 @@ class Browser:
 
     def wait(self, expression: str, seconds: float = 60.0) -> None:
         until = time.monotonic() + seconds
-        while not self.value(expression):
+        while not self._holds(expression):
             if time.monotonic() > until:
                 raise TimeoutError(expression)
             time.sleep(0.05)
+
+    def _holds(self, expression: str) -> bool:
+        """Not yet, where the question meets a page that is just being left or not there yet."""
+        try:
+            return bool(self.value(expression))
+        except RuntimeError as error:
+            if "navigated" in str(error) or "context" in str(error):
+                return False
+            raise
 
     def point(self, selector: str, kind: str = "click", across: float = 0.5) -> None:
         """Move the mouse to an element, `across` of its width, and click there if asked to."""
         found = f"document.querySelector({json.dumps(selector)})"
         self.value(f"{found}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-        box = self.value(f"{found}.getBoundingClientRect()")
+        box = self._at_rest(found)
         place = {"x": box["x"] + across * box["width"], "y": box["y"] + box["height"] / 2}
         self.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
         if kind == "click":
@@ -89,6 +98,16 @@ class Browser:
                 self.call(
                     "Input.dispatchMouseEvent", type=each, button="left", clickCount=1, **place
                 )
+
+    def _at_rest(self, found: str) -> dict[str, float]:
+        """The box of an element, once nothing scrolls it any more."""
+        box, until = None, time.monotonic() + 60
+        while time.monotonic() < until:
+            before, box = box, self.value(f"{found}.getBoundingClientRect()")
+            if box == before:
+                return box
+            time.sleep(0.3)
+        raise TimeoutError(f"{found} does not come to rest")
 
     def resize(self, width: int, height: int, dark: bool = False) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}

@@ -4,7 +4,8 @@
     <!-- end -->
 
 `table1` and so on are the paper's tables, our scores under one preset beside the paper's; `data=`
-names a JSON of regenerated datasets, whose own scores become a column. `maze` has the maze's
+names a JSON of regenerated datasets, whose own scores become a column, `columns=` those of our
+variants that are wanted, by their labels and with commas between them. `maze` has the maze's
 scores, `evaluations` every evaluation of the runs of a `study=` or a `task=`.
 """
 
@@ -28,7 +29,7 @@ from phimu.studies.tables import STUDIES, TASK_TITLES
 OPENING = "<!-- table:"
 # No table holds another's opening: a lost end must not swallow the text up to the next one.
 MARKED = re.compile(rf"({OPENING} ([^\n]+?) -->\n)((?!{OPENING}).)*?(?=<!-- end -->)", re.DOTALL)
-OPTIONS = {name: {"preset", "data"} for name in STUDIES} | {
+OPTIONS = {name: {"preset", "data", "columns"} for name in STUDIES} | {
     "maze": set(),
     "evaluations": {"study", "task"},
 }
@@ -65,17 +66,29 @@ def _asked(marker: str, results: Sequence[Result], file: Path) -> str:
     if name == "evaluations":
         return _evaluations(results, **options)
     own = _scores_of_data(file.parent / options["data"]) if "data" in options else {}
-    return _study(name, results, options.get("preset", STUDIES[name].preset), own)
+    wanted = options["columns"].split(",") if "columns" in options else []
+    labels = {variant.label for variant in STUDIES[name].variants}
+    if not set(wanted) <= labels:
+        raise InputError(
+            f"{file} asks for columns={options['columns']}: {name} has {', '.join(sorted(labels))}."
+        )
+    return _study(name, results, options.get("preset", STUDIES[name].preset), own, wanted)
 
 
-def _study(name: str, results: Sequence[Result], preset: str, own: dict[str, str]) -> str:
+def _study(
+    name: str, results: Sequence[Result], preset: str, own: dict[str, str], wanted: Sequence[str]
+) -> str:
     """Ours under one preset, and in the last column what the paper has for the same variants."""
     (table,) = [table for table in tables(results) if table.study.name == name]
     study = table.study
     variants = study.variants if preset == study.preset else under(study, preset).variants
+    variants = tuple(each for each in variants if not wanted or each.label in wanted)
     labels = [variant.label for variant in variants]
     own_columns = [Column(each.label, "ours", each.preset or preset) for each in variants]
     paper = [each for each in table.columns if each.whose == "paper" and each.heading != BEST]
+    if wanted:
+        methods = {each.published_method for each in variants}
+        paper = [column for column in paper if column.detail in methods]
     printed = f"the paper's {', '.join(column.detail for column in paper)}"
     rows, absent = [], []
     for row in table.rows:

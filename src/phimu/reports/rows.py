@@ -24,6 +24,12 @@ from phimu.studies.study import WINDOW
 
 # Settings of a schedule that do not change what is learned.
 OBSERVING = {"evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every"}
+# Settings that came with a version: what stood where they stand now, and what was done before.
+LATER: dict[str, tuple[str, Any]] = {
+    "target_every": ("target_rate", 0),
+    "feature_every": ("next_noise", 0),
+    "levels": ("next_noise", "[]"),
+}
 SCORES = "scores.json"
 NOTE = "note.txt"
 # What is read of a session, where it is there at all.
@@ -110,13 +116,13 @@ def gather(paths: Sequence[Path]) -> list[Result]:
 
 
 def read_runs(paths: Sequence[Path]) -> list[Result]:
-    found = {run.resolve(): run for path in paths for run in _runs_below(path)}
+    found = {run.resolve(): run for path in paths for run in runs_below(path)}
     if not found:
         raise InputError("There is no run to read: name at least one run directory.")
     return [_result(run, read_config(run)) for run in found.values()]
 
 
-def _runs_below(path: Path) -> Iterator[Path]:
+def runs_below(path: Path) -> Iterator[Path]:
     """`path` itself if it is a run, otherwise every run below it, sorted by name."""
     none = True
     for directory, inner, files in os.walk(path):
@@ -244,7 +250,8 @@ def _own_text(file: Path) -> str:
 def _settings(settings: dict[str, Any], schedule: dict[str, Any]) -> dict[str, Any]:
     """Both together, for settings have moved from one to the other, without those that observe."""
     both = _flat(settings) | _flat(schedule)
-    return {name: value for name, value in both.items() if name not in OBSERVING}
+    before = {name: value for name, (near, value) in LATER.items() if near in both}
+    return {name: value for name, value in (before | both).items() if name not in OBSERVING}
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
