@@ -128,6 +128,7 @@ def tiny():
         "planner_layer_norm": False,
         "discount": 0.8,
         "target_rate": 0.1,
+        "target_every": 0,
         "actor_learning_rate": 3e-3,
         "critic_learning_rate": 1e-2,
         "entropy_learning_rate": 1e-2,
@@ -141,6 +142,7 @@ def tiny():
         "feature_dim": 32,
         "feature_learning_rate": 2e-3,
         "feature_rate": 0.1,
+        "feature_every": 0,
         "temperature": 5.0,
         "reward_weight": 5.0,  # where s' says nothing about a, contrast alone cannot see it
         "negatives": 16,

@@ -30,7 +30,10 @@ DATA = from_arrays(
 )
 
 
-@pytest.mark.parametrize("agent", ["cql", "rebrac", "bcq", "bear"])
+THOROUGH = [pytest.param(agent, marks=pytest.mark.thorough) for agent in ("cql", "rebrac", "bear")]
+
+
+@pytest.mark.parametrize("agent", ["bcq", *THOROUGH])
 def test_baselines_learn_act_and_come_back(agent, tmp_path):
     """In the range of the data, and going on where they were, to the bit."""
     known = names(preset(agent, "small", logged=True))

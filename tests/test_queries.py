@@ -22,7 +22,12 @@ TINY = {
     "feature_learning_rate": 3e-3,
 }
 ONLINE = TINY | {"learning_starts": 20, "buffer_size": 200, "bonus_scale": 1.0, "refresh_every": 10}
-LOGGED = TINY | {"behaviour_sizes": (8,), "behaviour_updates": 20, "representation_updates": 20}
+LOGGED = TINY | {
+    "behaviour_sizes": (8,),
+    "behaviour_updates": 200,  # enough for a density
+    "behaviour_learning_rate": 1e-2,
+    "representation_updates": 20,
+}
 PAIR = ("phi", "q_value", "bonus", "penalty", "behaviour", "log_z")
 WORDS = {*PAIR, "mu", "temperature", "density_ratio"}
 DENSITY = {"phi", "mu", "temperature", "density_ratio", "log_z", "q_value"}
@@ -82,8 +87,8 @@ named = pytest.mark.parametrize(
         ("ctrl-ucb-l", (DENSITY | {"bonus"}) - {"temperature"}),
         ("sac", {"q_value"}),
         ("ctrl-lcb", DENSITY | {"penalty", "behaviour"}),
-        ("brac", {"q_value", "behaviour"}),
-        ("cpc", {"q_value", "behaviour"}),
+        pytest.param("brac", {"q_value", "behaviour"}, marks=pytest.mark.thorough),
+        pytest.param("cpc", {"q_value", "behaviour"}, marks=pytest.mark.thorough),
         ("td3-bc", {"q_value"}),
     ],
     indirect=["model"],
@@ -266,11 +271,13 @@ def test_without_its_data_a_model_has_no_density(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.density_ratio(o, a, o), made.density_ratio(o, a, o))
 
 
-@pytest.mark.parametrize("name", ["ctrl-lcb", "brac", "cpc"])
+THOROUGH = [pytest.param(name, marks=pytest.mark.thorough) for name in ("brac", "cpc")]
+
+
+@pytest.mark.parametrize("name", ["ctrl-lcb", *THOROUGH])
 def test_the_behaviour_is_a_density_in_the_own_range(name: str) -> None:
     """Of data whose actions stay clear of the ends, where the clone's density is cut off."""
-    more = {"behaviour_updates": 200, "behaviour_learning_rate": 1e-2}
-    model = make(name, logged(spread=0.3), **more)
+    model = make(name, logged(spread=0.3))
     o, _ = pairs(model, 3)
     grid = np.linspace(0, 4, 4_001)[:, None]
     for each in o:

@@ -1,6 +1,7 @@
 """phi kept in columns against none: how two are timed, and which rounds count."""
 
 import numpy as np
+import pytest
 
 import columns
 from phimu.agents.ctrl_lcb import CtrlLcb
@@ -26,6 +27,7 @@ TINY = Preset(
 )
 
 
+@pytest.mark.thorough
 def test_two_are_timed_in_turns(monkeypatch):
     monkeypatch.setattr(
         columns, "_chosen", lambda name: override(TINY, {"precompute": name == "kept"})

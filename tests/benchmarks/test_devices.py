@@ -5,6 +5,7 @@ import scaling
 from phimu.errors import InputError
 
 
+@pytest.mark.thorough
 def test_updates_are_timed_on_several_devices(monkeypatch):
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # most of it is compiling
     assert 0 < devices.update_seconds("sac 256-256", 2, rounds=1, work=1.0) < 60

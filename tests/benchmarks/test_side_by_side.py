@@ -7,6 +7,7 @@ from phimu.speed.loop import Job
 TINY = Job(("sac", 16, 16, 0.0), learning_starts=10, batch_size=8, buffer_size=100, warm=2, steps=5)
 
 
+@pytest.mark.thorough
 def test_two_runs_are_timed_alone_and_at_once(monkeypatch):
     pytest.importorskip("mujoco", reason="the extra mujoco is not installed")
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # most of it is compiling

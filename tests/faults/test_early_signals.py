@@ -60,7 +60,14 @@ def interrupt(run: Path, after: float) -> None:
     assert not said or (said.startswith("phimu: stopped") and "re-run to resume" in said)
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(60, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    "times",
+    [
+        2,
+        pytest.param(8, marks=pytest.mark.thorough),
+        pytest.param(60, marks=pytest.mark.faults),
+    ],
+)
 def test_none_is_swallowed_and_none_ends_in_a_traceback(times: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     earliest = max(0.02, 2 * seconds_of_python())

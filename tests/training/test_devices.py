@@ -11,6 +11,7 @@ import pytest
 from phimu.errors import InputError
 from phimu.training.devices import check_sizes, use_devices
 
+pytestmark = pytest.mark.thorough
 DEVICES = 4
 CASES = [f"{loss} {ratio}" for loss in ("ranking", "binary") for ratio in ("linear", "exponential")]
 ALMOST = 1e-6  # of the norm of an array: float32 sums in another order
@@ -84,6 +85,7 @@ def child() -> None:
     from phimu.agents.schedule import Collection, Schedule
     from phimu.data.rows import split, width
     from phimu.environments.task import open_task
+    from phimu.representation.perturbation import tell
     from phimu.runs import checkpoint
     from phimu.settings import override
     from phimu.training.devices import placement
@@ -133,7 +135,8 @@ def child() -> None:
         loss = jax.value_and_grad(agent.representation.objective, has_aux=True)
         batch = split(rows, task.spec)
         following = jax.numpy.concatenate([batch.next_observation, negatives])
-        return loss(features, Feed(batch), following, None, None)
+        told = tell(len(following), jax.numpy.float32(1.0), None)  # mu is told of one level
+        return loss(features, Feed(batch), following, told, None)
 
     def parts(learner) -> dict:
         agent = learner.state.agent
