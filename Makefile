@@ -16,12 +16,13 @@ BIN := .venv/bin
 # --no-deps: a lock is complete, and pip 23 takes a newer release for a name with an extra.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-compile --no-deps
 
-.PHONY: help demo report test faults check lock clean
+.PHONY: help demo report docs test faults check lock clean
 
 help:
 	@echo "make demo    learn the four-room maze and show what was learned"
 	@echo "make report  build docs/report.html and fill the tables of both READMEs, from results/"
-	@echo "make test    run the tests (ARGS='-m slow' for the long ones)"
+	@echo "make docs    build the site of docs/ into site/; open site/index.html"
+	@echo "make test    run the tests (ARGS='-m thorough' for more of the same, '-m slow' for the long ones)"
 	@echo "make faults  kill, damage and starve runs in numbers; half an hour or more"
 	@echo "make check   lint, formatting, types and the import contracts"
 	@echo "make lock    resolve the locks again with uv (ARGS=--upgrade to move versions)"
@@ -32,6 +33,10 @@ demo: .venv/.runtime
 
 report: .venv/.runtime
 	$(BIN)/phimu report results -o docs/report.html --fill README.md results/README.md $(ARGS)
+
+# NO_MKDOCS_2_WARNING: Material says at every build what it thinks of another project's next release.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict $(ARGS)
 
 # A worker more than there are cores, for some tests wait for other processes; files in the order that
 # tests/conftest.py has.
@@ -72,7 +77,8 @@ COMPILE = $(UV) pip compile pyproject.toml --group build --universal --python-ve
 lock:
 	$(COMPILE) -o requirements.lock
 	$(COMPILE) --extra dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) --extra ray -c requirements-dev.lock -o requirements-ray.lock
 
 clean:
-	rm -rf .venv dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	rm -rf .venv dist site .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
