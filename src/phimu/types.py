@@ -121,6 +121,11 @@ class Store(Protocol):
     def later(self, index: Array, steps: Any) -> tuple[Array, Array]:
         """s' of the row `steps` rows later in the episode, and whether it goes on that long."""
 
+    def ahead(self, index: Array, steps: int, discount: float) -> tuple[Array, Array, Array]:
+        """n-step returns of these rows: the discounted sum [B] of the rewards of as many of `steps`
+        rows as the episode has, the last one's s', and discount^(rows - 1), or 0 where that ended.
+        """
+
     def latest(self, size: int) -> Batch:
         """The last `size` transitions, in order; [T * envs, ...], so row i + envs follows row i."""
 

@@ -122,6 +122,28 @@ def test_later_stops_at_ends_and_at_the_write_position(stores, steps):
         assert list(zip(numbers(following), np.asarray(goes_on), strict=True)) == expected
 
 
+def ahead_by_hand(row: int, steps: int, discount: float) -> tuple[float, float, float]:
+    """An n-step return, one step at a time: its rewards, s' at its end, what is left beyond."""
+    total, left = 0.0, 1.0
+    for step in range(steps):
+        total += discount**step * 10 * row
+        if step == steps - 1 or ENDS[row] != "." or row + 1 == len(ENDS):
+            break
+        row, left = row + 1, left * discount
+    return total, row + 0.5, 0.0 if ENDS[row] == "t" else left
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 20])
+def test_n_step_returns_stop_at_ends_and_at_the_write_position(stores, steps):
+    replay, logged, place = stores
+    first = len(ENDS) - len(replay)
+    expected = np.array([ahead_by_hand(row, steps, 0.9) for row in range(first, len(ENDS))])
+    for store, index in ((replay, place), (logged, np.arange(len(logged)))):
+        reward, following, left = store.ahead(index, steps, 0.9)
+        found = np.stack([reward, numbers(following), left], axis=1)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_each_row_may_ask_for_another_number_of_steps(stores):
     replay, logged, place = stores
     steps = np.arange(len(replay)) % 4

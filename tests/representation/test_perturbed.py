@@ -101,7 +101,7 @@ def test_multi_step_positives_come_from_the_same_episode():
     rng = np.random.default_rng(0)
     seen = set()
     for _ in range(20):
-        drawn = learner.draw(replay, rng)
+        drawn = learner.draw(replay, replay.sample(rng), rng)
         steps, valid = int(drawn.columns["steps"]), drawn.columns["valid"]
         start = drawn.rows[:, 0]
         np.testing.assert_array_equal(valid, start + steps <= 30)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from phimu.networks import Dense
 from phimu.representation.seam import Phi
-from phimu.types import Drawn, Feed, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
 
 class ToyState(NamedTuple):
@@ -37,8 +37,8 @@ class Toy:
             Dense(self.feature_dim, outputs, for_head),
         )
 
-    def draw(self, store: Store, rng: Any) -> Drawn:
-        return Drawn(store.sample(rng).rows)  # nothing is told apart from anything
+    def draw(self, store: Store, sample: Sample, rng: Any) -> Drawn:
+        return Drawn(sample.rows)  # nothing is told apart from anything
 
     def update(
         self, state: ToyState, feed: Feed, key: jax.Array, bonus: jax.Array | None = None

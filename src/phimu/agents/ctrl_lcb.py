@@ -113,9 +113,9 @@ class CtrlLcb:
         return state, penalised if self.precompute else store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
-        if phase == "representation":
-            return self.representation.draw(store, rng)
         sample = store.sample(rng)
+        if phase == "representation":
+            return self.representation.draw(store, sample, rng)
         more = self.planner.draw(store, sample) if phase == "policy" else {}
         return Drawn(sample.rows, columns=sample.columns | more)
 

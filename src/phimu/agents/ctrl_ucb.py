@@ -12,9 +12,10 @@ from phimu.agents.protocol import Phase
 from phimu.agents.sac import EXPLORE_PLANNER, SMALL_PLANNER
 from phimu.agents.schedule import EXPLORING, Collection, Preset, Presets, Schedule
 from phimu.confidence import Elliptical, EllipticalState, bonus_metrics, by_rooms
-from phimu.errors import InputError
+from phimu.errors import InputError, at_least
 from phimu.normalisation import begun
 from phimu.planning.critics import BesidePhi, beside, smaller
+from phimu.planning.returns import n_step, with_ahead
 from phimu.planning.soft_actor_critic import Actor, SoftActorCritic, SoftActorCriticState
 from phimu.representation import REPRESENTATIONS
 from phimu.representation.contrastive import Contrastive
@@ -52,6 +53,9 @@ class CtrlUcb:
     that ends the episode has to pay more than all bonuses that could be had beside it. Counted from
     what the policy has lately had, an end neither repels nor attracts; where nothing ends, Q only
     shifts by a constant."""
+    n_steps: int = 1
+    """Rewards that the planner's target sums before it bootstraps; above 1 off policy without
+    correction. Without a bonus only, which would have to be that of every step."""
     planner_rows: int | None = None
     """Rows of a batch the planner learns from; contrast wants larger batches than control."""
     planner_steps: int = 1
@@ -67,6 +71,9 @@ class CtrlUcb:
             )
         if self.planner_steps < 1:
             raise InputError(f"planner_steps is {self.planner_steps}: give at least 1.")
+        at_least(1, n_steps=self.n_steps)
+        if self.n_steps > 1 and self.confidence.bonus_scale:
+            raise InputError(f"n_steps is {self.n_steps}: give 1 where bonus_scale is above 0.")
         if self.critic_trains_phi and self.planner_steps > 1:
             raise InputError("planner_steps must be 1 where critic_trains_phi is above 0.")
 
@@ -111,16 +118,18 @@ class CtrlUcb:
         return state, store
 
     def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
-        if phase == "planner":
-            return Drawn(store.sample(rng).rows)
-        return self.representation.draw(store, rng)
+        sample = store.sample(rng)
+        drawn = Drawn(sample.rows)
+        if phase != "planner":
+            drawn = self.representation.draw(store, sample, rng)
+        return with_ahead(drawn, store, sample, self.n_steps, self.planner.discount)
 
     def update(
         self, phase: str, state: CtrlUcbState, feed: Feed, key: jax.Array
     ) -> tuple[CtrlUcbState, Metrics]:
         """Lines 6 to 9 of Algorithm 1 on one batch and the negatives that go with it."""
         for_planner, for_features = jax.random.split(key)
-        few = Batch(*(column[: self.planner_rows] for column in feed.batch))
+        few = Batch(*(column[: self.planner_rows] for column in n_step(feed)))
         if phase != "planner":
             feed = self._with_next_action(state, feed, for_features)
         if self.critic_trains_phi:

@@ -1,15 +1,18 @@
 """Soft actor-critic: the same planner with phi = concatenation, so method and baseline share it."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from phimu.agents import schedule
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
+from phimu.errors import at_least
 from phimu.planning.critics import smaller
+from phimu.planning.returns import n_step, with_ahead
 from phimu.planning.soft_actor_critic import Actor, SoftActorCritic, SoftActorCriticState
-from phimu.types import Feed, Metrics, Spec
+from phimu.types import Drawn, Feed, Metrics, Spec, Store
 
 
 def concatenate(observation: jax.Array, action: jax.Array) -> jax.Array:
@@ -21,6 +24,11 @@ class Sac:
     """SAC, with a two- or three-layer critic. Its state is the planner's."""
 
     planner: SoftActorCritic = SoftActorCritic(critic="three_layer")
+    n_steps: int = 1
+    """Rewards that the target sums before it bootstraps; above 1 off policy without correction."""
+
+    def __post_init__(self) -> None:
+        at_least(1, n_steps=self.n_steps)
 
     def init(self, spec: Spec, key: jax.Array) -> SoftActorCriticState:
         return self.planner.init(spec, spec.pair_dim, key)
@@ -28,10 +36,15 @@ class Sac:
     def policy(self, state: SoftActorCriticState) -> Actor:
         return state.actor
 
+    def draw(self, phase: str, store: Store, rng: Any) -> Drawn:
+        sample = store.sample(rng)
+        drawn = Drawn(sample.rows, columns=sample.columns)
+        return with_ahead(drawn, store, sample, self.n_steps, self.planner.discount)
+
     def update(
         self, phase: str, state: SoftActorCriticState, feed: Feed, key: jax.Array
     ) -> tuple[SoftActorCriticState, Metrics]:
-        return self.planner.update(state, concatenate, feed.batch, key)
+        return self.planner.update(state, concatenate, n_step(feed), key)
 
     def q_value(
         self, state: SoftActorCriticState, observation: jax.Array, action: jax.Array

@@ -76,6 +76,19 @@ class DeviceSet(eqx.Module):
         row = index + jnp.minimum(steps, left)
         return split(self.rows[row], self.spec).next_observation, left >= steps
 
+    def ahead(
+        self, index: jax.Array, steps: int, discount: float
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        count = jnp.minimum(steps, 1 + self.following[index])  # [B], rows that are summed
+        reward = jnp.zeros(len(index))
+        for step in range(steps):
+            row = jnp.where(step < count, index + step, index)
+            own = split(self.rows[row], self.spec).reward
+            reward += jnp.where(step < count, discount**step * own, 0)
+        last = split(self.rows[index + count - 1], self.spec)
+        left = jnp.power(jnp.float32(discount), count - 1)
+        return reward, last.next_observation, left * (1 - last.terminated)
+
     def next_actions(self, index: jax.Array) -> tuple[jax.Array, jax.Array]:
         """The action of the row after, and 1.0 where that is of the same episode, else 0.0."""
         left = self.following[index]

@@ -72,12 +72,29 @@ class Replay:
         """Where the episode does not go on that long, its last row in the buffer stands in."""
         at, left = np.array(index), np.broadcast_to(steps, index.shape).copy()
         for _ in range(int(left.max(initial=0))):
-            following = (at + self.envs) % self.capacity
-            ended = (self.rows.terminated[at] > 0) | (self.rows.truncated[at] > 0)
-            held = (self.added - 1 - at) % self.capacity >= self.envs  # there is a later one
-            going_on = (left > 0) & ~ended & held
-            at, left = np.where(going_on, following, at), left - going_on
+            going_on = (left > 0) & self._goes_on(at)
+            at, left = np.where(going_on, self._after(at), at), left - going_on
         return self.rows.next_observation[at], left == 0
+
+    def ahead(
+        self, index: np.ndarray, steps: int, discount: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        at, left = np.array(index), np.ones(len(index), np.float32)
+        going_on, reward = np.ones(len(index), bool), self.rows.reward[at]
+        for _ in range(steps - 1):
+            going_on &= self._goes_on(at)
+            at = np.where(going_on, self._after(at), at)
+            left = np.where(going_on, left * np.float32(discount), left)
+            reward = reward + np.where(going_on, left * self.rows.reward[at], 0)
+        return reward, self.rows.next_observation[at], left * (1 - self.rows.terminated[at])
+
+    def _after(self, at: np.ndarray) -> np.ndarray:
+        return (at + self.envs) % self.capacity
+
+    def _goes_on(self, at: np.ndarray) -> np.ndarray:
+        """Whether the next row of the same environment is held, and of the same episode."""
+        ended = (self.rows.terminated[at] > 0) | (self.rows.truncated[at] > 0)
+        return ~ended & ((self.added - 1 - at) % self.capacity >= self.envs)
 
     def latest(self, size: int) -> Batch:
         size = min(size, len(self)) // self.envs * self.envs  # as many of each environment

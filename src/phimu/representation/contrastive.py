@@ -33,7 +33,7 @@ from phimu.representation.ratio import (
 )
 from phimu.representation.seam import Phi
 from phimu.settings import part
-from phimu.types import Drawn, Feed, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
 ACCURACY_ROWS = 64
 MEAN_RATE = 0.02  # of the running mean of the slow mu: over some fifty batches,
@@ -171,9 +171,8 @@ class Contrastive:
         """How many numbers mu is told besides the observation."""
         return TOLD * (bool(self.levels) + bool(self.multi_step))
 
-    def draw(self, store: Store, rng: Any) -> Drawn:
+    def draw(self, store: Store, sample: Sample, rng: Any) -> Drawn:
         """A batch, the negatives that go with it, and with `multi_step` later observations."""
-        sample = store.sample(rng)
         others = {"negatives": self.noise.draw(store, rng)}
         if not self.multi_step:
             return Drawn(sample.rows, others)

@@ -26,7 +26,7 @@ from phimu.representation.losses import ranking
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import inner
 from phimu.representation.seam import Phi
-from phimu.types import Drawn, Feed, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
 
 class Waves(eqx.Module):
@@ -125,9 +125,9 @@ class GaussianDynamics:
         slow, count = (networks.f, networks.g), jnp.zeros((), jnp.int32)
         return GaussianDynamicsState(networks, slow, waves, self.optimiser().init(networks), count)
 
-    def draw(self, store: Store, rng: Any) -> Drawn:
+    def draw(self, store: Store, sample: Sample, rng: Any) -> Drawn:
         """A batch, and the negatives that go with it."""
-        return Drawn(store.sample(rng).rows, {"negatives": self.noise.draw(store, rng)})
+        return Drawn(sample.rows, {"negatives": self.noise.draw(store, rng)})
 
     def update(
         self,

@@ -20,7 +20,7 @@ from phimu.errors import at_least
 from phimu.networks import LOG_STD_RANGE, MLP, Dense, norm, polyak, product
 from phimu.normalisation import RunningNormaliser
 from phimu.representation.seam import Phi
-from phimu.types import Drawn, Feed, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
 
 class LatentNetworks(eqx.Module):
@@ -95,8 +95,8 @@ class LatentVariable:
         optimiser, spread = self.optimiser().init(networks), RunningNormaliser(observed)
         return LatentVariableState(networks, networks.prior, frequencies, optimiser, spread)
 
-    def draw(self, store: Store, rng: Any) -> Drawn:
-        return Drawn(store.sample(rng).rows)
+    def draw(self, store: Store, sample: Sample, rng: Any) -> Drawn:
+        return Drawn(sample.rows)
 
     def update(
         self,

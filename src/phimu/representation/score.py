@@ -23,7 +23,7 @@ from phimu.normalisation import RunningNormaliser
 from phimu.representation.features import FeatureMap
 from phimu.representation.perturbation import TOLD, kept_signal, waves
 from phimu.representation.seam import Phi
-from phimu.types import Drawn, Feed, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
 
 class ScoreNetworks(eqx.Module):
@@ -100,8 +100,8 @@ class ScoreMatching:
         optimiser, spread = self.optimiser().init(networks), RunningNormaliser(observed)
         return ScoreMatchingState(networks, networks.phi, optimiser, spread)
 
-    def draw(self, store: Store, rng: Any) -> Drawn:
-        return Drawn(store.sample(rng).rows)
+    def draw(self, store: Store, sample: Sample, rng: Any) -> Drawn:
+        return Drawn(sample.rows)
 
     def update(
         self,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from phimu.errors import InputError
-from phimu.types import Drawn, Feed, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]
 
@@ -33,10 +33,10 @@ class Representation(Protocol):
 
     def init(self, spec: Spec, key: jax.Array) -> Any: ...
 
-    def draw(self, store: Store, rng: Any) -> Drawn:
-        """What an update takes: a batch, and what s' is told apart from, if that is how it learns.
+    def draw(self, store: Store, sample: Sample, rng: Any) -> Drawn:
+        """What an update takes: the sample, and what s' is told apart from, if it learns by that.
 
-        A planner may learn from the same batch.
+        A planner may learn from the same sample.
         """
 
     def update(

@@ -24,7 +24,7 @@ from phimu.representation.negatives import Negatives
 from phimu.representation.perturbation import TOLD, blurred, tell
 from phimu.representation.ratio import TINY, inner
 from phimu.representation.seam import Phi
-from phimu.types import Drawn, Feed, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
 
 class SpectralNetworks(eqx.Module):
@@ -111,9 +111,9 @@ class Spectral:
         slow = networks.phi, networks.mu
         return SpectralState(networks, slow, self.optimiser().init(networks), spread)
 
-    def draw(self, store: Store, rng: Any) -> Drawn:
+    def draw(self, store: Store, sample: Sample, rng: Any) -> Drawn:
         """A batch, and the samples of p that go with it."""
-        return Drawn(store.sample(rng).rows, {"negatives": self.noise.draw(store, rng)})
+        return Drawn(sample.rows, {"negatives": self.noise.draw(store, rng)})
 
     def update(
         self,

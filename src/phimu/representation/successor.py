@@ -19,7 +19,7 @@ from phimu.errors import InputError, at_least
 from phimu.networks import MLP, norm, polyak
 from phimu.representation.features import FeatureMap
 from phimu.representation.seam import Phi
-from phimu.types import Drawn, Feed, Metrics, Spec, Store
+from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
 
 class SuccessorNetworks(eqx.Module):
@@ -100,8 +100,8 @@ class SuccessorFeatures:
         optimiser = self.optimiser().init(features)
         return SuccessorFeaturesState(features, features.psi, features.psi, optimiser)
 
-    def draw(self, store: Store, rng: Any) -> Drawn:
-        return Drawn(store.sample(rng).rows)
+    def draw(self, store: Store, sample: Sample, rng: Any) -> Drawn:
+        return Drawn(sample.rows)
 
     def update(
         self,
