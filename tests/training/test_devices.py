@@ -111,6 +111,7 @@ def child() -> None:
         changes |= {"loss": loss, "ratio": ratio}
         if ratio == "linear":  # its phi is always a softmax
             changes |= {"mu_output": "softplus", "balance_weight": 0.1}
+            changes |= {"levels": ()}  # as its presets have it
         else:
             changes |= {"phi_output": "unit_variance", "mu_output": "tanh", "marginal_weight": 0.1}
         changes |= {"feature_dim": 24, "feature_sizes": (24,), "negatives": 32, "bonus_scale": 1.0}
@@ -135,7 +136,8 @@ def child() -> None:
         loss = jax.value_and_grad(agent.representation.objective, has_aux=True)
         batch = split(rows, task.spec)
         following = jax.numpy.concatenate([batch.next_observation, negatives])
-        told = tell(len(following), jax.numpy.float32(1.0), None)  # mu is told of one level
+        level = jax.numpy.float32(1.0) if agent.representation.levels else None
+        told = tell(len(following), level, None)
         return loss(features, Feed(batch), following, told, None)
 
     def parts(learner) -> dict:
