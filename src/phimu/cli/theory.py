@@ -19,6 +19,7 @@ from phimu.reports.markdown import csv_text
 from phimu.reports.theory import figures, tables
 from phimu.runs.files import cache_compilation, write_atomically
 from phimu.runs.provenance import command_line, session_facts
+from phimu.studies.known_worlds import representations as measure_representations
 
 SUBCOMMANDS = {
     "consistency": Command("theory", "consistency", "NCE against maximum likelihood as K grows"),
@@ -26,6 +27,9 @@ SUBCOMMANDS = {
     "offline": Command("theory", "offline", "Algorithm 2 against the size and coverage of data"),
     "scaling": Command(
         "theory", "scaling", "samples against d, A, 1 / (1 - discount), 1 / epsilon"
+    ),
+    "representations": Command(
+        "theory", "representations", "every loss of phi where the transition is known"
     ),
 }
 
@@ -84,3 +88,4 @@ consistency = partial(_run, measure_consistency)
 online = partial(_run, measure_online)
 offline = partial(_run, measure_offline)
 scaling = partial(_run, measure_scaling)
+representations = partial(_run, measure_representations)

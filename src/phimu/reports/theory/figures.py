@@ -15,6 +15,7 @@ from phimu.finite.experiments.scaling import EXPONENTS, ScalingRow
 from phimu.reports.figures import GREY, LINE_COLOURS, legend_below, with_grid
 from phimu.reports.theory import arrays
 from phimu.reports.theory.arrays import cube, interval, mean, reached, suboptimalities, worst
+from phimu.studies.known_worlds import REPRESENTATIONS, RepresentationRow
 
 TITLES = {
     "linear": "Linear, phi and mu learned, Z = 1",
@@ -130,6 +131,32 @@ def scaling(rows: Sequence[ScalingRow]) -> Figure:
             _powers(axes, sizes, samples, power.value, exponent)
     panels[0].set_ylabel("samples (episodes)", fontsize=11)
     legend_below(figure, panels[0], 3)
+    return figure
+
+
+def representations(rows: Sequence[RepresentationRow]) -> Figure:
+    """A panel per world: seeds as dots, their mean as a bar, for P above and for Q below."""
+    worlds = list(dict.fromkeys(row.world for row in rows))
+    names = list(dict.fromkeys(row.representation for row in rows))
+    figure = Figure(figsize=(12.0, 6.4), layout="constrained")
+    fields = {
+        "total_variation": "total variation, learned to true P",
+        "value_error": "variance of Q not linear in phi",
+    }
+    panels = figure.subplots(len(fields), len(worlds), sharey=True, squeeze=False)
+    for (field, label), line in zip(fields.items(), panels, strict=True):
+        for world, axes in zip(worlds, line, strict=True):
+            for place, name in enumerate(reversed(names)):
+                found = cube(rows, field, "seed", world=world, representation=name)[1]
+                if np.isnan(found).all():
+                    axes.text(0.02, place, "no density", va="center", fontsize=8.5, color=GREY)
+                    continue
+                colour = LINE_COLOURS[0] if name in REPRESENTATIONS else GREY
+                axes.barh(place, found.mean(), color=colour, alpha=0.3)
+                axes.plot(found, np.full(len(found), place), "o", c=colour, ms=4, mew=0, alpha=0.8)
+            axes.set(yticks=range(len(names)), yticklabels=names[::-1], xlim=(0, None))
+            axes.set_xlabel(label, fontsize=10)
+            _title(axes, world)
     return figure
 
 

@@ -12,6 +12,7 @@ from phimu.finite.experiments.online import EPSILON, OnlineRow
 from phimu.finite.experiments.scaling import EXPONENTS, ScalingRow
 from phimu.reports.markdown import grid
 from phimu.reports.theory.arrays import cube, power, reached, regret_power, suboptimalities, worst
+from phimu.studies.known_worlds import RepresentationRow
 
 
 def consistency(rows: Sequence[ConsistencyRow]) -> str:
@@ -87,6 +88,29 @@ def scaling(rows: Sequence[ScalingRow]) -> str:
         "varied [95 % interval], over the sizes at which every seed gets there.",
         lines,
     )
+
+
+def representations(rows: Sequence[RepresentationRow]) -> str:
+    worlds = list(dict.fromkeys(row.world for row in rows))
+    lines = []
+    for name in dict.fromkeys(row.representation for row in rows):
+        line: dict[str, Any] = {"representation": name}
+        for field, short in (("total_variation", "P"), ("value_error", "Q")):
+            for world in worlds:
+                which = {"world": world, "representation": name}
+                line[f"{short}, {world}"] = _with_range(cube(rows, field, "seed", **which)[1])
+        lines.append(line)
+    return _table(
+        "P: total variation between learned and true transition. Q: share of the variance of Q "
+        "that is not linear in phi. Means over seeds [smallest, largest]; 0 is best.",
+        lines,
+    )
+
+
+def _with_range(values: np.ndarray) -> str:
+    if np.isnan(values).all():
+        return ""
+    return f"{values.mean():.3f} [{values.min():.3f}, {values.max():.3f}]"
 
 
 def _table(caption: str, lines: Sequence[dict[str, Any]]) -> str:
