@@ -178,6 +178,19 @@ def test_a_critic_that_trains_phi_takes_one_step_a_round():
         replace(TOGETHER, planner_steps=2)
 
 
+def test_a_target_critic_is_copied_with_the_phi_it_learned_from():
+    parts = (TOGETHER,)
+    override(parts, {"critic_trains_phi": 0.0, "planner_steps": 2, "target_every": 0})
+    held = {"critic_trains_phi": 0.0, "feature_every": 100}
+    override(parts, held | {"planner_steps": 2, "target_every": 200})
+    with pytest.raises(InputError, match=r"target_every is 100: give .* planner_steps, 200,"):
+        override(parts, held | {"planner_steps": 2, "target_every": 100})
+    with pytest.raises(
+        InputError, match=r"target_every is 0: give .* 100, .* or 0 for feature_every"
+    ):
+        override(parts, held | {"target_every": 0})
+
+
 def test_the_planner_alone_changes_nothing_but_itself():
     """Many updates on one slow phi; the values move, phi and what it was learned with do not."""
     agent = CONTRAST_ONLY

@@ -88,16 +88,16 @@ def test_dry_run_needs_no_simulator(
 def test_dry_run_estimates_time_and_memory(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SAC of preset small has 0.58 GFLOP an update: 1,000 at 50 GFLOP/s take 12 seconds."""
+    """SAC of preset small has 0.29 GFLOP an update: 1,000 at 50 GFLOP/s take 6 seconds."""
     file = tmp_path / "bench.json"
     file.write_text(json.dumps(BENCH))
     words = "--agents", "sac", "--workers", 2, "--dry-run", "--bench", file
     assert study(*SMALL, PROBE, *words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[4:] == ["new", "0:21", "507", "MB"]  # 9 s until the first update
+    assert lines[1].split()[4:] == ["new", "0:15", "507", "MB"]  # 9 s until the first update
     assert lines[-3:] == [
-        "  1 at a time: 0:41, 507 MB at most",
-        "  2 at a time: 0:21, 1,013 MB at most",
+        "  1 at a time: 0:30, 507 MB at most",
+        "  2 at a time: 0:15, 1,013 MB at most",
         "The bench had 2 threads, a run has one: it takes longer than this.",
     ]
 

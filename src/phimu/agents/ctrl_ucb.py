@@ -10,7 +10,7 @@ import numpy as np
 
 from phimu.agents.protocol import Phase
 from phimu.agents.sac import EXPLORE_PLANNER, SMALL_PLANNER
-from phimu.agents.schedule import EXPLORING, Collection, Preset, Presets, Schedule
+from phimu.agents.schedule import EXPLORING, SMALL, Collection, Preset, Presets, Schedule
 from phimu.confidence import Elliptical, EllipticalState, bonus_metrics, by_rooms
 from phimu.errors import InputError, at_least
 from phimu.normalisation import begun
@@ -74,6 +74,13 @@ class CtrlUcb:
         at_least(1, n_steps=self.n_steps)
         if self.n_steps > 1 and self.confidence.bonus_scale:
             raise InputError(f"n_steps is {self.n_steps}: give 1 where bonus_scale is above 0.")
+        every = getattr(self.representation, "feature_every", 0) * self.planner_steps
+        if every and self.planner.target_every != every:
+            raise InputError(
+                f"target_every is {self.planner.target_every}: give feature_every times "
+                f"planner_steps, {every}, so that a target critic reads the phi it learned from; "
+                "or 0 for feature_every."
+            )
         if self.critic_trains_phi and self.planner_steps > 1:
             raise InputError("planner_steps must be 1 where critic_trains_phi is above 0.")
 
@@ -410,7 +417,7 @@ def _linear(settings: CtrlUcb) -> CtrlUcb:
 UCBM: Presets = {
     "paper-mujoco": Preset(_PAPER_MUJOCO, Schedule()),
     "paper-dmc": Preset(_PAPER_DMC, Schedule(Collection(learning_starts=5_000))),
-    "small": Preset(_SMALL, Schedule(Collection(learning_starts=1_000))),
+    "small": Preset(_SMALL, SMALL),
     "explore": Preset(_EXPLORE, EXPLORING),
     "maze": Preset(_MAZE, _IN_THE_MAZE),
     "maze-exponential": Preset(_MAZE_EXPONENTIAL, _IN_THE_MAZE_EXPONENTIAL),

@@ -105,7 +105,7 @@ ONLINE: Presets = {
         Sac(SoftActorCritic(critic="three_layer", actor_sizes=(1024, 1024), critic_width=1024)),
         Schedule(Collection(learning_starts=5_000)),
     ),
-    "small": Preset(Sac(SMALL_PLANNER), Schedule(Collection(learning_starts=1_000))),
+    "small": Preset(Sac(SMALL_PLANNER), schedule.SMALL),
     "explore": EXPLORE,
     "maze": MAZE,
     "maze-exponential": MAZE,
