@@ -15,10 +15,11 @@ from phimu.data.sets.arrays import from_arrays
 from phimu.data.sets.cutting import Bound, box, cut_out
 from phimu.environments.maze_geometry import Maze
 
-# Quieter than the paper's maze, whose noise could leap the gap, and with wider doorways.
-MAZE = Maze(top_speed=2.0, noise=0.3, door_width=4.0)
-GAP: tuple[Bound, Bound] = ((0, 7.5, 12.5), (1, 12.5, 17.5))
-START, GOAL, GOAL_RADIUS = (15.0, 15.0), (2.0, 18.0), 2.0
+# Quieter than the paper's maze, whose noise could leap the gap, with wider doorways, and walls so
+# thick that a smooth Q can differ on their two sides.
+MAZE = Maze(top_speed=2.0, noise=0.3, door_width=6.0, wall_thickness=3.0)
+GAP: tuple[Bound, Bound] = ((0, 7.5, 12.5), (1, 11.5, 18.5))
+START, GOAL, GOAL_RADIUS = (16.0, 15.0), (2.0, 18.0), 2.0
 HORIZON = 100  # steps of a plan
 
 

@@ -18,7 +18,7 @@ from phimu.settings import override
 from phimu.training.offline import OfflineRun
 
 PENALTY = 10.0  # bonus_scale, of a penalty that is small on 100,000 rows; the goal pays 1
-UPDATES = 3_000
+UPDATES = 6_000
 # Small networks, and the plain contrast: the maze's own noise keeps it from being solved, and phi
 # then tells places apart that are nearer to each other than the gap is wide. The kernel is narrow
 # for the same reason.
@@ -30,8 +30,8 @@ SETTINGS = {
     "planner": "squared_error",
     "actor_penalty": 0.0,  # so that nothing but the penalty holds the policy near the data
     "critic_penalty": 0.0,
-    "actor_sizes": (64, 64),
-    "critic_width": 128,
+    "actor_sizes": (128, 128),
+    "critic_width": 256,
     "critic_learning_rate": 3e-3,
     "discount": 0.97,
     "target_rate": 0.1,
