@@ -6,7 +6,8 @@
 `table1` and so on are the paper's tables, our scores under one preset beside the paper's; `data=`
 names a JSON of regenerated datasets, whose own scores become a column, `columns=` those of our
 variants that are wanted, by their labels and with commas between them. `maze` has the maze's
-scores, `evaluations` every evaluation of the runs of a `study=` or a `task=`.
+scores, `evaluations` every evaluation of the runs of a `study=` or a `task=`, `duels` who
+is ahead on equal terms, and `said` the same in sentences.
 """
 
 import json
@@ -19,6 +20,7 @@ import numpy as np
 
 from phimu.errors import InputError
 from phimu.reports.comparison import BEST, Cell, Column, order, place, tables
+from phimu.reports.duels import duel_grid, duels, sentences
 from phimu.reports.markdown import grid, maze_grid, plain
 from phimu.reports.numbers import NOT_RUN, brief, score, span, thousands
 from phimu.reports.rows import Result, configurations
@@ -31,6 +33,8 @@ OPENING = "<!-- table:"
 MARKED = re.compile(rf"({OPENING} ([^\n]+?) -->\n)((?!{OPENING}).)*?(?=<!-- end -->)", re.DOTALL)
 OPTIONS = {name: {"preset", "data", "columns"} for name in STUDIES} | {
     "maze": set(),
+    "duels": set(),
+    "said": set(),
     "evaluations": {"study", "task"},
 }
 
@@ -63,6 +67,10 @@ def _asked(marker: str, results: Sequence[Result], file: Path) -> str:
         raise InputError(f"{file} asks for the table {marker!r}: there are {known}.")
     if name == "maze":
         return _maze(results)
+    if name == "duels":
+        return duel_grid(duels(results))
+    if name == "said":
+        return "".join(f"- {plain(sentence)}\n" for sentence in sentences(duels(results)))
     if name == "evaluations":
         return _evaluations(results, **options)
     own = _scores_of_data(file.parent / options["data"]) if "data" in options else {}

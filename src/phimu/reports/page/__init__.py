@@ -10,11 +10,13 @@ from string import Template
 from typing import Any, NamedTuple
 
 from phimu.reports.comparison import Table, order, tables
+from phimu.reports.duels import Duel, duels
 from phimu.reports.numbers import hours
 from phimu.reports.page.compared import others, study_section
 from phimu.reports.page.markup import Html, join, tag
 from phimu.reports.page.runs import Anchors, each_run, machines, maze, title, what_was_run
 from phimu.reports.page.series import drawn
+from phimu.reports.page.verdicts import said
 from phimu.reports.rows import Result
 
 NONE_BESIDE = "None of these runs is in one of the paper's tables."
@@ -23,15 +25,16 @@ NONE_BESIDE = "None of these runs is in one of the paper's tables."
 def page(results: Sequence[Result], out: Path) -> str:
     """The report of these runs as HTML; `out` is where it will be."""
     results = sorted(results, key=order)
-    found = tables(results)
+    found, met = tables(results), duels(results)
     anchors = {run: f"run-{index}" for index, run in enumerate(results, 1)}
     sections = _sections(results, found, anchors)
     ran = [section for section in sections if section.ran]
     not_run = [section for section in sections if not section.ran]
     parts: dict[str, Any] = {
         "summary": _summary(results),
-        "nav": _links(ran, bool(not_run)),
+        "nav": _links(met, ran, bool(not_run)),
         "filters": _filters(results),
+        "said": said(met),
         "machines": machines(results),
         "runs": what_was_run(results, anchors),
         "beside": [section.html for section in ran] or tag("p", NONE_BESIDE, class_="none"),
@@ -79,8 +82,9 @@ def _sections(results: Sequence[Result], found: Sequence[Table], anchors: Anchor
     return [*studies[:3], in_maze, *studies[3:], *elsewhere]
 
 
-def _links(ran: Sequence[Section], more: bool) -> list[Html]:
-    own = [("runs", "What was run"), ("curves", "Curves")]
+def _links(met: Sequence[Duel], ran: Sequence[Section], more: bool) -> list[Html]:
+    own = [("said", "What the runs say")] if met else []
+    own += [("runs", "What was run"), ("curves", "Curves")]
     own += [(section.anchor, section.title) for section in ran]
     own += [("each-run", "Each run"), *([("not-run", "Not run")] if more else [])]
     return [tag("a", title, href=f"#{anchor}") for anchor, title in own]
