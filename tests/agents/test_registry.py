@@ -332,7 +332,7 @@ def test_override_reaches_every_part_and_leaves_the_rest():
     assert after.settings.planner.discount == 0.5
     assert after.schedule.batch_size == 9
     assert type(after) is Preset
-    back = {"feature_dim": 256, "negatives": 0, "ridge": 1.0, "discount": 0.99, "batch_size": 256}
+    back = {"feature_dim": 256, "negatives": 0, "ridge": 1.0, "discount": 0.99, "batch_size": 128}
     assert override(after, back) == before
     assert preset("ctrl-ucb-m", "small") == before
 

@@ -78,8 +78,7 @@ class CtrlUcb:
         if every and self.planner.target_every != every:
             raise InputError(
                 f"target_every is {self.planner.target_every}: give feature_every times "
-                f"planner_steps, {every}, so that a target critic reads the phi it learned from; "
-                "or 0 for feature_every."
+                f"planner_steps, {every}, so that a target critic reads the phi it learned from."
             )
         if self.critic_trains_phi and self.planner_steps > 1:
             raise InputError("planner_steps must be 1 where critic_trains_phi is above 0.")
@@ -299,6 +298,12 @@ _SMALL = CtrlUcb(
     confidence=_COUNTING,
     planner=replace(SMALL_PLANNER, critic="two_layer"),
     beside_phi="scaled_pair",
+)
+# For another phi, one that follows slowly, as its targets do.
+FOLLOWING = replace(
+    _SMALL,
+    representation=replace(_SMALL.representation, feature_every=0),
+    planner=replace(_SMALL.planner, target_every=0),
 )
 # A linear critic needs features in which Q is linear. Those of the linear ratio are so by the
 # paper's own argument, and s' is blurred so that deterministic dynamics do not make them one-hot.

@@ -26,7 +26,8 @@ from phimu.settings import override
 from phimu.types import Feed, Spec
 
 WIDTHS: Mapping[str, Any] = {"feature_sizes": (64, 64), "feature_dim": 64}
-BLURRED = {"temperature": 8.0, "feature_every": 0}  # sqrt(feature_dim); phi is only read at the end
+# The square root of feature_dim, and no copies: phi is only read at the end.
+BLURRED = {"temperature": 8.0, "feature_every": 0, "target_every": 0}
 # By name: the agent whose preset `small` it is of, and what differs.
 REPRESENTATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "contrastive, blurred": ("ctrl-ucb-m", BLURRED),

@@ -81,9 +81,9 @@ def _recipe(label: str, agent: str = "ctrl-ucb-m", **changes: Any) -> Variant:
 
 # CTRL-UCBM with another loss of phi, or another phi. The width is said, though it is that of the
 # preset, so that runs of the paper's widths are none of this study.
-_WIDTH = (("feature_dim", 256),)
+_WIDTH = (("feature_dim", 256), ("target_every", 0))
 _OTHER_PHI = ("speder", "diff-sr", "lv-rep", "spede", "deep-sf")
-# Its slow phi follows, as that of the other losses does.
+# Its slow phi follows, as that of the other losses does, and so do all targets.
 _CONTRAST = (*_WIDTH, ("feature_every", 0))
 
 _ALL = (
@@ -195,6 +195,8 @@ _ALL = (
                 actor_learning_rate=3e-4,
                 critic_learning_rate=3e-4,
             ),
+            _recipe("three-step returns", n_steps=3),
+            _recipe("sac, three-step returns", "sac", n_steps=3),
         ),
         "small",
         steps=30_000,
@@ -206,7 +208,7 @@ _ALL = (
         "Which loss of phi: one planner, one budget, one representation after the other",
         ("mbbl/HalfCheetah-v0", "mbbl/HopperET-v0", "dmc/walker-run-v0"),
         (
-            Variant("sac", "sac", (("critic_width", 256),)),
+            Variant("sac", "sac", (("critic_width", 256), ("target_every", 0))),
             Variant("ctrl-ucb-m", "ctrl-ucb-m", _CONTRAST),
             # The others have a reward head, which trains phi too.
             Variant("ctrl-ucb-m, reward head", "ctrl-ucb-m", (*_CONTRAST, ("reward_weight", 1.0))),
