@@ -106,6 +106,8 @@ def _click_through(chromium: browser.Browser, site: Path) -> None:
 
 def _search(chromium: browser.Browser, site: Path) -> None:
     chromium.open((site / "tutorials" / "logged-data.html").as_uri())
+    ready = "document.querySelector('.md-search-result__meta').textContent.trim()"
+    chromium.wait(f"{ready} === 'Type to start searching'")  # not before the index is read
     chromium.point(".md-search__input")
     chromium.call("Input.insertText", text="density_ratio")
     chromium.wait("document.querySelectorAll('.md-search-result__item').length > 2")

@@ -88,13 +88,17 @@ def representations(seeds: int = 5, updates: int = 3_000) -> list[Representation
 def measure(world: World, name: str, updates: int, seed: int) -> tuple[float, float]:
     """The last two fields of a row."""
     agent, changes = REPRESENTATIONS[next(iter(REPRESENTATIONS)) if name == UNTRAINED else name]
-    settings = override(preset(agent, "small"), WIDTHS | changes).settings.representation
+    settings = override(preset(agent, "small"), {**WIDTHS, **changes}).settings.representation
     store = _collect(world, np.random.default_rng(seed))
     state = jax.tree.map(jnp.copy, settings.init(store.spec, jax.random.PRNGKey(seed)))
     if name != UNTRAINED:
         state = _learn(settings, state, store, world, updates, seed)
     count = len(world.observation)
-    pairs = np.repeat(world.observation, len(world.action), 0), np.tile(world.action, (count, 1))
+    each, every = (
+        np.repeat(world.observation, len(world.action), 0),
+        np.tile(world.action, (count, 1)),
+    )
+    pairs = jnp.asarray(each), jnp.asarray(every)
     phi = np.asarray(settings.phi(state)(*pairs), np.float64)
     distance = float("nan")
     if hasattr(settings, "log_ratio") and name != UNTRAINED:
