@@ -106,10 +106,10 @@ def _click_through(chromium: browser.Browser, site: Path) -> None:
 
 def _search(chromium: browser.Browser, site: Path) -> None:
     chromium.open((site / "tutorials" / "logged-data.html").as_uri())
-    ready = "document.querySelector('.md-search-result__meta').textContent.trim()"
-    chromium.wait(f"{ready} === 'Type to start searching'")  # not before the index is read
     chromium.point(".md-search__input")
-    chromium.call("Input.insertText", text="density_ratio")
+    for letter in "density_ratio":  # as a person does: the page listens to keys
+        chromium.call("Input.dispatchKeyEvent", type="keyDown", text=letter, key=letter)
+        chromium.call("Input.dispatchKeyEvent", type="keyUp", key=letter)
     chromium.wait("document.querySelectorAll('.md-search-result__item').length > 2")
     found = "[...document.querySelectorAll('.md-search-result__item h1')].map(e => e.innerText)"
     assert "Asking a model" in chromium.value(found)
