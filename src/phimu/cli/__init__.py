@@ -139,7 +139,8 @@ def peek(arguments: list[str], flag: str, default: str) -> str:
 def dispatch(arguments: list[str], commands: dict[str, Command], usage: str, what: str) -> None:
     """Run the command that `arguments` begin with, or print `usage` with the list of them."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        lines = [f"  {name:<13}{command.summary}" for name, command in commands.items()]
+        width = max(11, *map(len, commands)) + 2
+        lines = [f"  {name:<{width}}{command.summary}" for name, command in commands.items()]
         print(usage.format(commands="\n".join(lines)))
         return
     name, *rest = arguments
