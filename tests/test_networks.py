@@ -7,7 +7,8 @@ import pytest
 
 from phimu.agents import preset
 from phimu.data.rows import width
-from phimu.networks import ACTIVATIONS, MLP, Deterministic, Gaussian, norm, product, unit_columns
+from phimu.networks import ACTIVATIONS, MLP, norm, product, unit_columns
+from phimu.policies import Deterministic, Gaussian
 from phimu.representation.ratio import inner
 from phimu.settings import override
 from phimu.training.learner import Learner

@@ -15,8 +15,9 @@ import numpy as np
 from phimu.action_range import Actions, Choices
 from phimu.agents.cpc import OnEmbedding
 from phimu.errors import InputError
-from phimu.networks import MLP, Categorical, Deterministic, Gaussian, TanhGaussian
+from phimu.networks import MLP
 from phimu.normalisation import CLIP, Acting, RunningNormaliser, inverse_deviation
+from phimu.policies import Categorical, Deterministic, Gaussian, TanhGaussian
 from phimu.runs.files import write_atomically
 
 OPSET, IR_VERSION = 17, 8  # of ONNX: the first with LayerNormalization, which old runtimes read

@@ -16,8 +16,8 @@ from phimu.agents.cql import Cql, CqlState, sampled_actions, value_gap
 from phimu.agents.protocol import POLICY, Phase
 from phimu.agents.sac import concatenate
 from phimu.errors import InputError
-from phimu.networks import TanhGaussian
 from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.policies import TanhGaussian
 from phimu.types import Batch, Feed, Spec
 
 RATE, SAMPLES = 1.0, 3

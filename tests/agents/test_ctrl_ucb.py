@@ -20,9 +20,9 @@ from phimu.data.replay import Replay
 from phimu.data.rows import split
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.networks import TanhGaussian
 from phimu.normalisation import AsIs, RunningNormaliser, begun
 from phimu.planning.soft_actor_critic import SoftActorCritic
+from phimu.policies import TanhGaussian
 from phimu.representation.contrastive import Contrastive
 from phimu.representation.negatives import Negatives
 from phimu.representation.ratio import Exponential

@@ -8,8 +8,8 @@ import pytest
 from phimu.agents import preset
 from phimu.agents.ppo import Ppo, Rows
 from phimu.errors import InputError
-from phimu.networks import Gaussian
 from phimu.planning.value_function import ValueFunction
+from phimu.policies import Gaussian
 from phimu.types import Batch, Feed, Spec
 
 SPEC = Spec(3, 2)

@@ -11,9 +11,9 @@ import numpy as np
 import optax
 import pytest
 
-from phimu.networks import Categorical
 from phimu.planning.critics import of_every_action, smaller
 from phimu.planning.soft_actor_critic import ENTROPY_SHARE, SoftActorCritic
+from phimu.policies import Categorical
 from phimu.types import Batch, Spec
 
 N = 4  # actions

@@ -12,8 +12,8 @@ import pytest
 import scipy.stats
 
 from phimu.errors import InputError
-from phimu.networks import TanhGaussian
 from phimu.planning.soft_actor_critic import Regulariser, SoftActorCritic
+from phimu.policies import TanhGaussian
 from phimu.types import Batch, Spec
 
 SPEC = Spec(3, 2)

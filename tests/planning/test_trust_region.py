@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from phimu.networks import Gaussian
 from phimu.planning.trust_region import (
     conjugate_gradient,
     divergence,
@@ -14,6 +13,7 @@ from phimu.planning.trust_region import (
     line_search,
     longest_step,
 )
+from phimu.policies import Gaussian
 
 ROWS, DAMPING = 5, 0.1
 

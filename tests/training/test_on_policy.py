@@ -15,7 +15,7 @@ from phimu.data.replay import Replay
 from phimu.data.rows import join, split
 from phimu.environments.task import open_task
 from phimu.errors import InputError
-from phimu.networks import Gaussian
+from phimu.policies import Gaussian
 from phimu.runs import checkpoint
 from phimu.settings import names, override
 from phimu.training.online import OnlineRun

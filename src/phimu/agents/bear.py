@@ -13,10 +13,11 @@ from phimu.agents.protocol import POLICY, Phase
 from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
 from phimu.errors import InputError, at_least
-from phimu.networks import TanhGaussian, norm, polyak
+from phimu.networks import norm, polyak
 from phimu.planning.critics import Twin, sized_twin, smaller, td_step
 from phimu.planning.proposals import BestOf, best_value
 from phimu.planning.variational import GenerativeCloning, GenerativeCloningState
+from phimu.policies import TanhGaussian
 from phimu.types import Batch, Feed, Metrics, Spec
 
 WARM_START = "warm_start"

@@ -13,9 +13,9 @@ from phimu.agents.protocol import POLICY, Phase
 from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
 from phimu.errors import InputError, at_least
-from phimu.networks import TanhGaussian
 from phimu.planning.critics import Twin, of_actions, smaller
 from phimu.planning.soft_actor_critic import Actor, SoftActorCritic, SoftActorCriticState
+from phimu.policies import TanhGaussian
 from phimu.types import Batch, Feed, Metrics, Spec
 
 WARM_START = "warm_start"

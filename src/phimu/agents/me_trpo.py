@@ -18,11 +18,11 @@ from phimu.data.model_rows import beginnings, rows_to_fit
 from phimu.dynamics.fitting import Dynamics, DynamicsState, examples
 from phimu.dynamics.imagination import Imagination, Imagined, returns, rollout
 from phimu.errors import at_least
-from phimu.networks import Gaussian
 from phimu.planning.advantages import standardised
 from phimu.planning.linear_value import LinearValue
 from phimu.planning.trust_region import TrustRegion
 from phimu.planning.validation import Validation
+from phimu.policies import Gaussian
 from phimu.types import Drawn, Feed, Known, Metrics, Spec, Store
 
 

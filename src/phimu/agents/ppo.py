@@ -11,11 +11,12 @@ import optax
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
 from phimu.errors import InputError, at_least
-from phimu.networks import Gaussian, norm
+from phimu.networks import norm
 from phimu.planning.advantages import standardised
 from phimu.planning.minibatches import passes
 from phimu.planning.trust_region import divergence
 from phimu.planning.value_function import ValueFunction, ValueFunctionState
+from phimu.policies import Gaussian
 from phimu.types import Feed, Metrics, Spec
 
 

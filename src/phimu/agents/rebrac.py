@@ -13,10 +13,10 @@ from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
 from phimu.data.device_set import DeviceSet
 from phimu.errors import InputError, at_least
-from phimu.networks import Deterministic
 from phimu.planning.critics import sized_twin, smaller
 from phimu.planning.deterministic import DeterministicState, begin
 from phimu.planning.held_near import near_actions_update, next_logged
+from phimu.policies import Deterministic
 from phimu.types import Drawn, Feed, Metrics, Spec
 
 

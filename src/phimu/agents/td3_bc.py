@@ -10,7 +10,6 @@ from phimu.agents import schedule
 from phimu.agents.sac import concatenate
 from phimu.agents.schedule import Preset, Presets
 from phimu.errors import InputError, at_least
-from phimu.networks import Deterministic
 from phimu.planning.critics import smaller, twin
 from phimu.planning.deterministic import (
     DeterministicState,
@@ -20,6 +19,7 @@ from phimu.planning.deterministic import (
     noisy,
     per_size,
 )
+from phimu.policies import Deterministic
 from phimu.types import Batch, Feed, Metrics, Spec
 
 

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from phimu.agents.ppo import MBBL_VALUE, ROUNDS, SIDE_BY_SIDE
 from phimu.agents.protocol import Phase
 from phimu.agents.schedule import Preset, Presets
-from phimu.networks import Gaussian
 from phimu.planning.advantages import standardised
 from phimu.planning.trust_region import TrustRegion
 from phimu.planning.value_function import ValueFunction, ValueFunctionState
+from phimu.policies import Gaussian
 from phimu.types import Feed, Metrics, Spec
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from phimu.action_range import one_hot
 from phimu.errors import InputError
-from phimu.networks import LOG_STD_RANGE, Categorical, Gaussian, TanhGaussian
 from phimu.normalisation import Acting, RunningNormaliser
+from phimu.policies import LOG_STD_RANGE, Categorical, Gaussian, TanhGaussian
 from phimu.types import Spec
 
 # (observation, randomness) -> action in [-1, 1], or one-hot

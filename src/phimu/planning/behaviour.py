@@ -11,8 +11,9 @@ import numpy as np
 import optax
 
 from phimu.errors import InputError
-from phimu.networks import LOG_STD_RANGE, MLP, before_tanh, norm
+from phimu.networks import MLP, norm
 from phimu.planning.soft_actor_critic import Divergence, Regulariser
+from phimu.policies import LOG_STD_RANGE, before_tanh
 from phimu.types import Metrics, Spec
 
 

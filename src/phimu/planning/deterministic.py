@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from phimu.networks import Deterministic, norm, polyak
+from phimu.networks import norm, polyak
 from phimu.planning.critics import Twin, td_step
+from phimu.policies import Deterministic
 from phimu.types import Metrics
 
 TOLD = ("policy_loss", "cloning_loss")  # what the actor's loss tells

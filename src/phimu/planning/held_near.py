@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import optax
 
 from phimu.errors import InputError, at_least
-from phimu.networks import Deterministic
 from phimu.planning.behaviour import BehaviourCloning, BehaviourCloningState, Regularisation
 from phimu.planning.critics import CriticName, Twin, as_it_is, smaller, twin
 from phimu.planning.deterministic import (
@@ -25,6 +24,7 @@ from phimu.planning.deterministic import (
     per_size,
 )
 from phimu.planning.soft_actor_critic import Actor, Phi, SoftActorCritic, SoftActorCriticState
+from phimu.policies import Deterministic
 from phimu.types import Feed, Metrics, Sample, Spec, Store
 
 Keys = tuple[jax.Array, jax.Array]

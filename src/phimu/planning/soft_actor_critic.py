@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from phimu.errors import InputError
-from phimu.networks import Categorical, TanhGaussian, copied, norm, polyak
+from phimu.networks import copied, norm, polyak
 from phimu.planning.critics import (
     CriticName,
     Twin,
@@ -28,6 +28,7 @@ from phimu.planning.critics import (
     twin,
     values,
 )
+from phimu.policies import Categorical, TanhGaussian
 from phimu.types import Batch, Metrics, Spec
 
 Phi = Callable[[jax.Array, jax.Array], jax.Array]  # (observation, action) -> [B, d]

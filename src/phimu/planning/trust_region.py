@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from phimu.errors import InputError, at_least
-from phimu.networks import Gaussian, norm
+from phimu.networks import norm
+from phimu.policies import Gaussian
 from phimu.types import Metrics
 
 Product = Callable[[jax.Array], jax.Array]

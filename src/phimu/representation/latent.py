@@ -17,8 +17,9 @@ import numpy as np
 import optax
 
 from phimu.errors import at_least
-from phimu.networks import LOG_STD_RANGE, MLP, Dense, norm, polyak, product
+from phimu.networks import MLP, Dense, norm, polyak, product
 from phimu.normalisation import RunningNormaliser
+from phimu.policies import LOG_STD_RANGE
 from phimu.representation.seam import Phi
 from phimu.types import Drawn, Feed, Metrics, Sample, Spec, Store
 
