@@ -17,9 +17,7 @@ AGENTS = {"speder": "spectral", "diff-sr": "score", "lv-rep": "latent"}
 def test_small_is_ctrl_with_another_phi_of_the_same_widths(agent):
     ctrl, own = preset("ctrl-ucb-m", "small"), preset(agent, "small")
     assert own.schedule == ctrl.schedule
-    planner = replace(own.settings.planner, target_every=250)  # with a phi that is copied as often
-    theirs = {"representation": ctrl.settings.representation, "planner": planner}
-    assert replace(own.settings, **theirs) == ctrl.settings
+    assert replace(own.settings, representation=ctrl.settings.representation) == ctrl.settings
     fields = (
         "feature_sizes",
         "feature_dim",
@@ -33,9 +31,10 @@ def test_small_is_ctrl_with_another_phi_of_the_same_widths(agent):
 
 
 @pytest.mark.parametrize(("agent", "name"), AGENTS.items())
-def test_small_is_two_flags_away_from_ctrl_online_and_on_logged_data(agent, name):
-    flags = {"representation": name, "target_every": 0}
-    assert override(preset("ctrl-ucb-m", "small"), flags) == preset(agent, "small")
+def test_small_is_one_flag_away_from_ctrl_online_and_on_logged_data(agent, name):
+    assert override(preset("ctrl-ucb-m", "small"), {"representation": name}) == preset(
+        agent, "small"
+    )
     logged = override(preset("ctrl-lcb", "small", logged=True), {"representation": name})
     assert REPRESENTATIONS[name].endswith(f":{type(logged.settings.representation).__name__}")
 

@@ -281,8 +281,7 @@ _PAPER_DMC = CtrlUcb(
 # count of similar pairs: see the lab notes.
 _COUNTING = Elliptical(0.0, bonus_features="unnormalised_phi", bonus_kernel=(512, 0.45))
 # As wide as SAC's `small`, with its steps and targets. Perturbed contrast, for the plain one is
-# solved at once where dynamics are nearly deterministic; phi stands still between two copies, and
-# the targets with it. What else was tried is in the lab notes.
+# solved at once where dynamics are nearly deterministic. What else was tried is in the lab notes.
 _SMALL = CtrlUcb(
     representation=Contrastive(
         # Where dynamics are deterministic a learned temperature falls for ever and phi grows
@@ -293,17 +292,10 @@ _SMALL = CtrlUcb(
         feature_sizes=(256, 256),
         feature_dim=256,
         feature_layer_norm=True,
-        feature_every=250,
     ),
     confidence=_COUNTING,
     planner=replace(SMALL_PLANNER, critic="two_layer"),
     beside_phi="scaled_pair",
-)
-# For another phi, one that follows slowly, as its targets do.
-FOLLOWING = replace(
-    _SMALL,
-    representation=replace(_SMALL.representation, feature_every=0),
-    planner=replace(_SMALL.planner, target_every=0),
 )
 # A linear critic needs features in which Q is linear. Those of the linear ratio are so by the
 # paper's own argument, and s' is blurred so that deterministic dynamics do not make them one-hot.

@@ -6,14 +6,14 @@ The planner, the bonus and the loop are CTRL-UCB's, as in the code of CTRL's aut
 
 from dataclasses import replace
 
-from phimu.agents.ctrl_ucb import FOLLOWING, UCBM
+from phimu.agents.ctrl_ucb import UCBM
 from phimu.agents.schedule import Preset, Presets
 from phimu.agents.spede import AUTHORS, AUTHORS_SCHEDULE
 from phimu.representation.successor import SuccessorFeatures
 
 # All but phi as ctrl-ucb-m has it under this name, and phi of the same widths.
 _SMALL = replace(
-    FOLLOWING,
+    UCBM["small"].settings,
     representation=SuccessorFeatures(feature_sizes=(256, 256), feature_dim=256),
 )
 # The sizes that the paper's scores are of were not published: these are those of its table for

@@ -7,13 +7,13 @@ learned.
 from dataclasses import replace
 
 from phimu.agents import ctrl_sr
-from phimu.agents.ctrl_ucb import FOLLOWING, UCBM
+from phimu.agents.ctrl_ucb import UCBM
 from phimu.agents.schedule import Preset, Presets
 from phimu.representation.latent import LatentVariable
 
 # All but phi as ctrl-ucb-m has it under this name, and phi of the same widths.
 _SMALL = replace(
-    FOLLOWING,
+    UCBM["small"].settings,
     representation=LatentVariable(feature_sizes=(256, 256), feature_dim=256),
 )
 # Planner and loop of the published code are those of CTRL-SR, with the same deviations.

@@ -74,12 +74,10 @@ MAZE = Preset(
         checkpoint_every=150_000,
     ),
 )
-# CTRL-UCB's too. Larger steps help on HalfCheetah and CartPole-v1; targets that are copies help on
-# walker-run and not on HalfCheetah (lab notes), and a phi that stands still needs them.
+# CTRL-UCB's too. Larger steps help on HalfCheetah and CartPole-v1 (lab notes).
 SMALL_PLANNER = SoftActorCritic(
     critic="three_layer",
     planner_layer_norm=True,
-    target_every=250,
     actor_learning_rate=1e-3,
     critic_learning_rate=1e-3,
 )

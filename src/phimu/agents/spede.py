@@ -6,7 +6,7 @@ The planner, the bonus and the loop are CTRL-UCB's, as in the code of its author
 
 from dataclasses import replace
 
-from phimu.agents.ctrl_ucb import FOLLOWING, UCBM, CtrlUcb
+from phimu.agents.ctrl_ucb import UCBM, CtrlUcb
 from phimu.agents.schedule import Collection, Preset, Presets, Schedule
 from phimu.confidence import Elliptical
 from phimu.planning.soft_actor_critic import SoftActorCritic
@@ -56,7 +56,7 @@ _ORIGINAL = replace(
 )
 # All but phi as ctrl-ucb-m has it under this name, and phi of the same widths.
 _SMALL = replace(
-    FOLLOWING,
+    UCBM["small"].settings,
     representation=GaussianDynamics(feature_sizes=(256, 256), feature_dim=256),
 )
 ONLINE: Presets = {

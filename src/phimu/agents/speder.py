@@ -6,13 +6,13 @@ learned.
 
 from dataclasses import replace
 
-from phimu.agents.ctrl_ucb import FOLLOWING, UCBM
+from phimu.agents.ctrl_ucb import UCBM
 from phimu.agents.schedule import Preset, Presets
 from phimu.representation.spectral import Spectral
 
 # All but phi as ctrl-ucb-m has it under this name, and phi of the same widths.
 _SMALL = replace(
-    FOLLOWING,
+    UCBM["small"].settings,
     representation=Spectral(feature_sizes=(256, 256), feature_dim=256),
 )
 # The paper's table; what it does not say is as in CTRL's.

@@ -26,8 +26,7 @@ from phimu.settings import override
 from phimu.types import Feed, Spec
 
 WIDTHS: Mapping[str, Any] = {"feature_sizes": (64, 64), "feature_dim": 64}
-# The square root of feature_dim, and no copies: phi is only read at the end.
-BLURRED = {"temperature": 8.0, "feature_every": 0, "target_every": 0}
+BLURRED = {"temperature": 8.0}  # the square root of feature_dim
 # By name: the agent whose preset `small` it is of, and what differs.
 REPRESENTATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "contrastive, blurred": ("ctrl-ucb-m", BLURRED),

@@ -72,19 +72,19 @@ def _ablation(
 
 # One change at a time of `small`. What all share is said, though it is that of the preset, so that
 # runs of other presets are none of this study.
-_OF_SMALL = {"critic_width": 256, "planner_layer_norm": True, "target_every": 250}
+_OF_SMALL = {"critic_width": 256, "planner_layer_norm": True, "target_every": 0}
 
 
 def _recipe(label: str, agent: str = "ctrl-ucb-m", **changes: Any) -> Variant:
     return Variant(label, agent, tuple((_OF_SMALL | changes).items()))
 
 
+_SMALLER: dict[str, Any] = {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4}
+
 # CTRL-UCBM with another loss of phi, or another phi. The width is said, though it is that of the
 # preset, so that runs of the paper's widths are none of this study.
-_WIDTH = (("feature_dim", 256), ("target_every", 0))
+_WIDTH = (("feature_dim", 256),)
 _OTHER_PHI = ("speder", "diff-sr", "lv-rep", "spede", "deep-sf")
-# Its slow phi follows, as that of the other losses does, and so do all targets.
-_CONTRAST = (*_WIDTH, ("feature_every", 0))
 
 _ALL = (
     Study(
@@ -177,8 +177,8 @@ _ALL = (
             _recipe("level 3", levels=(3.0,)),
             _recipe("levels 0.3, 1, 3", levels=(0.3, 1.0, 3.0)),
             _recipe("multi-step 0.7", multi_step=0.7),
-            _recipe("two planner updates", planner_steps=2, target_every=500),
-            _recipe("sac, two updates", "sac", gradient_steps=2, target_every=500),
+            _recipe("two planner updates", planner_steps=2),
+            _recipe("sac, two updates", "sac", gradient_steps=2),
             _recipe("reward head", reward_weight=0.1),
             _recipe("critic trains phi", critic_trains_phi=2.0),
             _recipe("the same without contrast", critic_trains_phi=2.0, contrast_weight=0.0),
@@ -186,15 +186,10 @@ _ALL = (
             _recipe("inputs of phi normalised", normalise_inputs=True),
             _recipe("two hidden layers", critic="three_layer"),
             _recipe("sac, three hidden layers", "sac", critic="four_layer"),
-            _recipe("phi and targets follow", feature_every=0, target_every=0),
-            _recipe("sac, targets follow", "sac", target_every=0),
-            _recipe(
-                "sac, smaller steps, targets follow",
-                "sac",
-                target_every=0,
-                actor_learning_rate=3e-4,
-                critic_learning_rate=3e-4,
-            ),
+            _recipe("phi and targets copied", feature_every=250, target_every=250),
+            _recipe("sac, targets copied", "sac", target_every=250),
+            _recipe("smaller steps", **_SMALLER),
+            _recipe("sac, smaller steps", "sac", **_SMALLER),
             _recipe("three-step returns", n_steps=3),
             _recipe("sac, three-step returns", "sac", n_steps=3),
         ),
@@ -208,11 +203,11 @@ _ALL = (
         "Which loss of phi: one planner, one budget, one representation after the other",
         ("mbbl/HalfCheetah-v0", "mbbl/HopperET-v0", "dmc/walker-run-v0"),
         (
-            Variant("sac", "sac", (("critic_width", 256), ("target_every", 0))),
-            Variant("ctrl-ucb-m", "ctrl-ucb-m", _CONTRAST),
+            Variant("sac", "sac", (("critic_width", 256),)),
+            Variant("ctrl-ucb-m", "ctrl-ucb-m", _WIDTH),
             # The others have a reward head, which trains phi too.
-            Variant("ctrl-ucb-m, reward head", "ctrl-ucb-m", (*_CONTRAST, ("reward_weight", 1.0))),
-            Variant("ctrl-sr", "ctrl-sr", _CONTRAST),
+            Variant("ctrl-ucb-m, reward head", "ctrl-ucb-m", (*_WIDTH, ("reward_weight", 1.0))),
+            Variant("ctrl-sr", "ctrl-sr", _WIDTH),
             *(Variant(agent, agent, _WIDTH) for agent in _OTHER_PHI),
         ),
         "small",
