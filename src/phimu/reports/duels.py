@@ -75,14 +75,14 @@ def _duel(
     """At the latest step that both sides have reached, with the seeds that got there."""
     steps = min(max(int(run.steps[-1]) for run in side) for side in (ours, theirs))
     one, other = (
-        np.array([_score_at(run, steps) for run in side if run.steps[-1] >= steps])
+        np.array([score_at(run, steps) for run in side if run.steps[-1] >= steps])
         for side in (ours, theirs)
     )
     difference = bootstrap(lambda a, b: a[0].mean(-1) - b[0].mean(-1), [one], [other])
     return Duel(*named, steps, (one, other), difference, _papers(named[0], named[2]))
 
 
-def _score_at(run: Result, steps: int) -> float:
+def score_at(run: Result, steps: int) -> float:
     """The mean of the evaluations within WINDOW of this step."""
     return float(run.values[(run.steps > steps - WINDOW) & (run.steps <= steps)].mean())
 

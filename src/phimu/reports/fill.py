@@ -6,8 +6,9 @@
 `table1` and so on are the paper's tables, our scores under one preset beside the paper's; `data=`
 names a JSON of regenerated datasets, whose own scores become a column, `columns=` those of our
 variants that are wanted, by their labels and with commas between them. `maze` has the maze's
-scores, `evaluations` every evaluation of the runs of a `study=` or a `task=`, `duels` who
-is ahead on equal terms, and `said` the same in sentences.
+scores, `evaluations` every evaluation of the runs of a `study=` or a `task=`, `ablation` every
+variant of a `study=` on a `task=` `at=` a step, with intervals, `duels` who is ahead on equal
+terms, and `said` the same in sentences.
 """
 
 import json
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from phimu.errors import InputError
+from phimu.reports.ablation import ablation_grid
 from phimu.reports.comparison import BEST, Cell, Column, order, place, tables
 from phimu.reports.duels import duel_grid, duels, sentences
 from phimu.reports.markdown import grid, maze_grid, plain
@@ -36,6 +38,7 @@ OPTIONS = {name: {"preset", "data", "columns"} for name in STUDIES} | {
     "duels": set(),
     "said": set(),
     "evaluations": {"study", "task"},
+    "ablation": {"study", "task", "at"},
 }
 
 
@@ -73,6 +76,8 @@ def _asked(marker: str, results: Sequence[Result], file: Path) -> str:
         return "".join(f"- {plain(sentence)}\n" for sentence in sentences(duels(results)))
     if name == "evaluations":
         return _evaluations(results, **options)
+    if name == "ablation":
+        return _ablation(results, file, **options)
     own = _scores_of_data(file.parent / options["data"]) if "data" in options else {}
     wanted = options["columns"].split(",") if "columns" in options else []
     labels = {variant.label for variant in STUDIES[name].variants}
@@ -81,6 +86,17 @@ def _asked(marker: str, results: Sequence[Result], file: Path) -> str:
             f"{file} asks for columns={options['columns']}: {name} has {', '.join(sorted(labels))}."
         )
     return _study(name, results, options.get("preset", STUDIES[name].preset), own, wanted)
+
+
+def _ablation(
+    results: Sequence[Result], file: Path, study: str = "", task: str = "", at: str = ""
+) -> str:
+    if study not in STUDIES or task not in STUDIES[study].tasks or not at.isdecimal():
+        raise InputError(
+            f"{file} asks for the ablation study={study} task={task} at={at}: name a study, one of "
+            "its tasks and a step."
+        )
+    return ablation_grid(STUDIES[study], task, int(at), results)
 
 
 def _study(
