@@ -12,6 +12,8 @@ _TASKS = (
     "dmc/pendulum-swingup-v0",
     "phimu/FourRooms-v0",
 )
+# Does a bonus cost something where reward is dense? The paper's ablation has two of these.
+_DENSE = ("dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/hopper-hop-v0")
 # Half as fast as the paper's maze and quieter: there noise alone finds the goal in one episode of
 # seven, here in one of four hundred.
 _QUIET = (("top_speed", 1.0), ("noise", 0.3))
@@ -26,12 +28,12 @@ def _variant(label: str, printed: str | None, *settings: tuple[str, Value]) -> V
     return Variant(label, "ctrl-ucb-m", settings, printed and f"CTRL-UCBM ({printed})")
 
 
-def _ablation(name: str, title: str, *variants: Variant) -> Study:
+def _ablation(name: str, title: str, *variants: Variant, tasks: tuple[str, ...] = _TASKS) -> Study:
     """One of the paper's, on our tasks; 100K decisions are 200K steps of the simulator."""
     return Study(
         f"small-{name}",
         f"Ablation on small tasks: {title}",
-        _TASKS,
+        tasks,
         variants,
         "explore",
         steps=100_000,
@@ -70,6 +72,7 @@ EXPLORATION = (
         _variant("bonus_scale 1.0", "alpha=1", ("bonus_scale", 1.0)),
         _variant("bonus_scale 5.0", "alpha=5", ("bonus_scale", 5.0)),
         _SAC,
+        tasks=(*_TASKS, *_DENSE),
     ),
     _ablation(
         "feature-dim",
