@@ -161,6 +161,20 @@ def test_settings_on_the_command_line_are_those_of_the_runs(
     assert states == ["finished", "new"]
 
 
+def test_options_on_the_command_line_are_for_the_tasks_of_their_suite(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    walker = "dmc/walker-run-v0"
+    request = parse([walker, "--agent", "sac", "--preset", "small", "--option", "action_repeat=2"])
+    finish(order_for(request, None).config.path(Path("runs"), "dmc"), 3.0)
+    asked = ["table2", "--preset", "small", "--agents", "sac", "--seeds", "1", "--steps", "200"]
+    asked += ["--tasks", walker, PROBE, "--option", "dmc/action_repeat=2", "--dry-run"]
+    assert study(*asked) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (own,) = (line for line in lines if f" {walker} " in line and " sac " in line)
+    assert own.split()[-1] == "finished"
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -173,6 +187,7 @@ def test_settings_on_the_command_line_are_those_of_the_runs(
         ([*SMALL, PROBE, "--only", "99"], f"only is 99: give numbers from 1 to {2 * VARIANTS}."),
         ([*SMALL, PROBE, "--workers", "0"], "workers is 0: give at least 1."),
         ([*SMALL, PROBE, "--set", "batch_size"], "set is 'batch_size': write it as name=value."),
+        ([*SMALL, PROBE, "--option", "noise"], "option is 'noise': write it as name=value."),
         ([*SMALL, PROBE, "--set", "batch_size=x"], "batch_size is 'x': give an integer."),
         (["table3", "--preset", "small"], "data/halfcheetah_medium.hdf5"),
         ([*SMALL, PROBE, "--dry-run", "--bench", "x"], "x is not what a whole `phimu bench"),

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from phimu.cli.arguments import command, plain_table
+from phimu.cli.train import task_options
 from phimu.errors import InputError, at_least
 from phimu.reports.rows import gather
 from phimu.reports.statistics import mean_and_std
@@ -40,6 +41,7 @@ def main(
     steps: int | None = None,
     preset: str | None = None,
     settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    option: tuple[str, ...] = (),
     runs: Path = Path("runs"),
     data: Path = Path("data"),
     workers: int | None = None,
@@ -61,6 +63,8 @@ def main(
         steps: environment steps of each run; on logged data updates of the policy.
         preset: instead of the one with the paper's hyperparameters.
         settings: of all runs whose agent has them, as in --set batch_size=128 actor_sizes=64,64.
+        option: constructor arguments of the tasks beside the study's own, as name=value; with a
+            suite before the name for its tasks alone, as in dmc/action_repeat=2.
         runs: where run directories go.
         data: where the files of datasets are, such as hopper_medium.hdf5.
         workers: how many runs at a time; as many as there are cores if not given.
@@ -72,7 +76,7 @@ def main(
         bench: what `phimu bench --json FILE` wrote, for that; by default what it last found here.
     """
     at_least(1, workers=1 if workers is None else workers)
-    chosen = choose(name, tasks, agents, seeds, steps, preset, settings, only)
+    chosen = choose(name, tasks, agents, seeds, steps, preset, settings, option, only)
     study, planned = chosen.study, chosen.runs(data, runs)
     if dry_run:
         _list(planned, bench, workers or cores())
@@ -109,12 +113,15 @@ def choose(
     steps: int | None = None,
     preset: str | None = None,
     settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set")] = (),
+    option: tuple[str, ...] = (),
     only: tuple[int, ...] = (),
 ) -> Chosen:
     """What `phimu study` with these arguments is of."""
     asked: dict[str, Any] = {"seeds": seeds, "steps": steps}
     study = narrow(find_study(name), tasks, agents)
     study = study if preset is None else under(study, preset)
+    options = dict(study.options) | task_options(option)
+    study = replace(study, options=tuple(options.items()))
     study = replace(study, **{key: value for key, value in asked.items() if value is not None})
     return Chosen(study, settings_of(settings), only)
 
