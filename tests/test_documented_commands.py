@@ -6,6 +6,7 @@ import of phimu is there.
 
 import ast
 import importlib
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -56,6 +57,8 @@ def python_blocks() -> list[tuple[str, str]]:
 
 @pytest.fixture
 def only_parse(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in pkgutil.iter_modules(phimu.cli.__path__):
+        importlib.import_module(f"phimu.cli.{module.name}")  # or one would keep what stands in
     parse = phimu.cli.arguments.parse
 
     def and_no_more(*arguments, **options):
