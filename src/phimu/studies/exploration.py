@@ -17,10 +17,11 @@ _DENSE = ("dmc/cheetah-run-v0", "dmc/walker-run-v0", "dmc/hopper-hop-v0")
 # Half as fast as the paper's maze and quieter: there noise alone finds the goal in one episode of
 # seven, here in one of four hundred.
 _QUIET = (("top_speed", 1.0), ("noise", 0.3))
+_BLURRED = (("levels", (1.0,)), ("mu_output", "unit_variance"))
 _NO_BONUS = (("bonus_scale", 0.0),)
 _SAC = Variant("sac", "sac")
 
-Value = str | int | float
+Value = str | int | float | tuple[float, ...]
 
 
 def _variant(label: str, printed: str | None, *settings: tuple[str, Value]) -> Variant:
@@ -72,6 +73,8 @@ EXPLORATION = (
         _variant("bonus_scale 1.0", "alpha=1", ("bonus_scale", 1.0)),
         _variant("bonus_scale 5.0", "alpha=5", ("bonus_scale", 5.0)),
         _SAC,
+        # With the contrast of `small`.
+        _variant("bonus_scale 1.0, blurred", None, *_BLURRED, ("bonus_scale", 1.0)),
         tasks=(*_TASKS, *_DENSE),
     ),
     _ablation(
