@@ -77,6 +77,8 @@ def _fit(study: Study, result: Result) -> Placed | None:
     if result.task not in study.tasks or (study.offline and result.metric != study.metric):
         return None
     options = study.options_of(result.task)
+    if study.name != result.study and not options.items() <= set(result.changes):
+        return None  # its tasks have options that this run's has not
     changes = [change for change in result.changes if change not in options.items()]
     fits = []
     for index, variant in enumerate(study.variants):
