@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from phimu.reports.comparison import place
-from phimu.reports.duels import score_at
+from phimu.reports.duels import score_at, with_interval
 from phimu.reports.markdown import grid, plain
-from phimu.reports.numbers import NOT_RUN, brief
+from phimu.reports.numbers import NOT_RUN
 from phimu.reports.rows import Result
-from phimu.reports.statistics import Estimate, bootstrap
+from phimu.reports.statistics import bootstrap, difference_of_means
 from phimu.studies.study import Study
 
 
@@ -19,15 +19,19 @@ def ablation_grid(study: Study, task: str, steps: int, results: Sequence[Result]
     Both with 95 % intervals of a bootstrap over seeds, where there are two or more of each.
     """
     runs = [
-        run for run in results if run.task == task and len(run.steps) and run.steps[-1] >= steps
+        (run, place(run))
+        for run in results
+        if run.task == task and len(run.steps) and run.steps[-1] >= steps
     ]
     scores = [
-        np.array([score_at(run, steps) for run in runs if (study.name, index, ()) in place(run)])
+        np.array(
+            [score_at(run, steps) for run, places in runs if (study.name, index, ()) in places]
+        )
         for index in range(len(study.variants))
     ]
     rows = []
     for variant, own in zip(study.variants, scores, strict=True):
-        mean = _with_interval(bootstrap(_mean, [own]), own) if len(own) else NOT_RUN
+        mean = with_interval(bootstrap(_mean, [own]), own) if len(own) else NOT_RUN
         rows.append([plain(variant.label), str(len(own)), mean, _apart(own, scores[0])])
     first = study.variants[0].label
     return grid(["variant", "seeds", "mean", f"less {plain(first)}"], rows)
@@ -40,9 +44,4 @@ def _mean(scores: Sequence[np.ndarray]) -> np.ndarray:
 def _apart(own: np.ndarray, first: np.ndarray) -> str:
     if own is first or not len(own) or not len(first):
         return ""
-    return _with_interval(bootstrap(lambda a, b: _mean(a) - _mean(b), [own], [first]), own, first)
-
-
-def _with_interval(found: Estimate, *sides: np.ndarray) -> str:
-    value, low, high = (brief(float(each)) for each in found)
-    return value if min(map(len, sides)) < 2 else f"{value} [{low}, {high}]"
+    return with_interval(difference_of_means(own, first), own, first)

@@ -12,7 +12,7 @@ from phimu.reports.markdown import grid, plain
 from phimu.reports.numbers import brief, thousands
 from phimu.reports.published import published
 from phimu.reports.rows import Changes, Result
-from phimu.reports.statistics import Estimate, bootstrap
+from phimu.reports.statistics import Estimate, bootstrap, difference_of_means
 from phimu.studies.study import WINDOW
 from phimu.studies.tables import STUDIES, TASK_TITLES
 
@@ -78,7 +78,7 @@ def _duel(
         np.array([score_at(run, steps) for run in side if run.steps[-1] >= steps])
         for side in (ours, theirs)
     )
-    difference = bootstrap(lambda a, b: a[0].mean(-1) - b[0].mean(-1), [one], [other])
+    difference = difference_of_means(one, other)
     return Duel(*named, steps, (one, other), difference, _papers(named[0], named[2]))
 
 
@@ -165,5 +165,10 @@ def duel_grid(found: Sequence[Duel]) -> str:
 
 def interval(duel: Duel) -> str:
     """The difference, and its interval where there are seeds to take it from."""
-    value, low, high = (brief(float(each)) for each in duel.difference)
-    return value if min(map(len, duel.scores)) < 2 else f"{value} [{low}, {high}]"
+    return with_interval(duel.difference, *duel.scores)
+
+
+def with_interval(found: Estimate, *sides: np.ndarray) -> str:
+    """An estimate, and its interval where each side [seeds] has two or more."""
+    value, low, high = (brief(float(each)) for each in found)
+    return value if min(map(len, sides)) < 2 else f"{value} [{low}, {high}]"

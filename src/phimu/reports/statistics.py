@@ -68,3 +68,8 @@ def bootstrap(
     rng = np.random.default_rng(seed)
     drawn = [resampled(each, repetitions, rng) for each in scores]
     return Estimate(statistic(*scores), *interval(statistic(*drawn)))
+
+
+def difference_of_means(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
+    """Over seeds [n] and [m] of one task."""
+    return bootstrap(lambda a, b: a[0].mean(axis=-1) - b[0].mean(axis=-1), [ours], [theirs])

@@ -93,11 +93,8 @@ def measure(world: World, name: str, updates: int, seed: int) -> tuple[float, fl
     if name != UNTRAINED:
         state = _learn(settings, state, store, world, updates, seed)
     count = len(world.observation)
-    each, every = (
-        np.repeat(world.observation, len(world.action), 0),
-        np.tile(world.action, (count, 1)),
-    )
-    pairs = jnp.asarray(each), jnp.asarray(every)
+    observations = jnp.repeat(world.observation, len(world.action), 0)
+    pairs = observations, jnp.tile(world.action, (count, 1))
     phi = np.asarray(settings.phi(state)(*pairs), np.float64)
     distance = float("nan")
     if hasattr(settings, "log_ratio") and name != UNTRAINED:
