@@ -7,7 +7,7 @@ import pytest
 
 from phimu.agents import preset
 from phimu.data.rows import width
-from phimu.networks import ACTIVATIONS, MLP, norm, product, unit_columns
+from phimu.networks import ACTIVATIONS, MLP, cosine, norm, product, sine, unit_columns
 from phimu.policies import Deterministic, Gaussian
 from phimu.representation.ratio import inner
 from phimu.settings import override
@@ -44,6 +44,21 @@ def test_product_and_its_gradients(leading, outputs, precision):
     close(for_x, pull @ weight.T, np.abs(pull) @ np.abs(weight.T), precision)
     rows, by_row = x.reshape(-1, 7), pull.reshape(-1, outputs)
     close(for_weight, rows.T @ by_row, np.abs(rows.T) @ np.abs(by_row), precision)
+
+
+@pytest.mark.parametrize(
+    ("found", "true", "slope"), [(sine, np.sin, np.cos), (cosine, np.cos, lambda x: -np.sin(x))]
+)
+def test_waves_and_their_gradients(found, true, slope):
+    """As exact as the angle, whose own last bit is 6e-8 of it."""
+    x = np.concatenate([np.linspace(-10, 10, 2001), np.linspace(-2000, 2000, 2001)]).astype(
+        np.float32
+    )
+    for function, expected in ((found, true), (jax.vmap(jax.grad(found)), slope)):
+        error = np.abs(
+            np.asarray(jax.jit(function)(x), np.float64) - expected(x.astype(np.float64))
+        )
+        assert (error <= 3e-7 + 6e-8 * np.abs(x)).all()
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)

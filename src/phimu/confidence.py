@@ -21,6 +21,7 @@ import scipy.linalg
 
 from phimu import initial
 from phimu.errors import InputError
+from phimu.networks import cosine
 
 CAP = 2.0
 SMALLEST_UNIT = 0.1  # so that a bonus explores while all rewards are zero
@@ -39,7 +40,7 @@ class Kernel(NamedTuple):
     def __call__(self, phi: jax.Array) -> jax.Array:
         """Features [..., m] of phi [..., d]."""
         angle = phi @ self.frequencies
-        return jnp.cos(angle + jnp.broadcast_to(self.phases, angle.shape))
+        return cosine(angle + jnp.broadcast_to(self.phases, angle.shape))
 
 
 def kernel(feature_dim: int, count: int, width: float = 1.0) -> Kernel:

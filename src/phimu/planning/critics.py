@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from phimu import initial
-from phimu.networks import ACTIVATIONS, MLP, Dense, norm, product, standardise
+from phimu.networks import ACTIVATIONS, MLP, Dense, cosine, norm, product, sine, standardise
 from phimu.types import Metrics
 
 CriticName = Literal[
@@ -55,7 +55,7 @@ class RandomFeatures(eqx.Module):
 
     def __call__(self, phi: jax.Array) -> jax.Array:
         angle = product(phi, jax.lax.stop_gradient(self.frequencies))
-        waves = jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+        waves = jnp.concatenate([cosine(angle), sine(angle)], axis=-1)
         return self.out(waves)[..., 0]
 
 

@@ -20,7 +20,7 @@ import optax
 
 from phimu import initial
 from phimu.errors import InputError, at_least
-from phimu.networks import MLP, norm, polyak, product, standardise
+from phimu.networks import MLP, cosine, norm, polyak, product, standardise
 from phimu.representation.features import FeatureMap
 from phimu.representation.losses import ranking
 from phimu.representation.negatives import Negatives
@@ -38,7 +38,7 @@ class Waves(eqx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         angle = product(standardise(x) if self.unit_variance else x, self.frequencies)
-        return np.sqrt(2.0) * jnp.cos(angle + jnp.broadcast_to(self.phases, angle.shape))
+        return np.sqrt(2.0) * cosine(angle + jnp.broadcast_to(self.phases, angle.shape))
 
 
 class GaussianNetworks(eqx.Module):

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 
 from phimu.errors import at_least
-from phimu.networks import MLP, Dense, norm, polyak, product
+from phimu.networks import MLP, Dense, cosine, norm, polyak, product
 from phimu.normalisation import RunningNormaliser
 from phimu.policies import LOG_STD_RANGE
 from phimu.representation.seam import Phi
@@ -195,7 +195,7 @@ def random_features(z: Parameters, frequencies: jax.Array) -> jax.Array:
     angle = product(z[0], frequencies)
     turns = np.arange(angle.shape[-1]) % 2 * np.float32(np.pi / 2)
     blur = jnp.exp(-0.5 * product(jnp.exp(2 * z[1]), frequencies**2))
-    return np.float32(np.sqrt(2)) * blur * jnp.cos(angle + jnp.broadcast_to(turns, angle.shape))
+    return np.float32(np.sqrt(2)) * blur * cosine(angle + jnp.broadcast_to(turns, angle.shape))
 
 
 def _features(prior: MLP, frequencies: jax.Array) -> Phi:
