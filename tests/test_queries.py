@@ -51,7 +51,7 @@ def logged(spread: float | None = None) -> Any:
 
 def make(name: str, data: Any = None, **more: Any) -> Model:
     if name == "ctrl-ucb-l":  # the linear ratio
-        return Ctrl("Pendulum-v1", "l", **ONLINE).learn(40)
+        return Ctrl("Pendulum-v1", "l", **ONLINE, ratio="linear", levels=()).learn(40)
     if name.startswith("ctrl-ucb"):
         loss = "binary" if name.endswith("binary") else "ranking"
         more |= {"levels": (0.5, 1.0)} if name.endswith("blurred") else {}

@@ -120,14 +120,19 @@ def test_paper_d4rl_is_the_table():
     assert not schedule.normalise_observations
 
 
-def test_small_l_is_a_true_linear_mdp_with_a_linear_critic():
-    """Q is linear in phi for the linear ratio alone, so the laptop preset of L uses that."""
+def test_small_l_is_linear_in_random_features_of_the_phi_of_small_m():
+    """With the exponential ratio Q is linear in these, not in phi itself."""
     settings = preset("ctrl-ucb-l", "small").settings
-    assert settings.planner.critic == "linear"
-    assert isinstance(settings.representation.ratio, Linear)
-    assert settings.representation.ratio.phi_output == "softmax"
+    assert settings.planner.critic == "random_features"
+    assert isinstance(settings.representation.ratio, Exponential)
     assert settings.representation.bonus_prediction_weight == 1.0
-    assert settings.beside_phi == "nothing"
+    changes = {
+        "critic": "random_features",
+        "critic_width": 512,
+        "critic_trains_phi": 2.0,
+        "bonus_prediction_weight": 1.0,
+    }
+    assert override(preset("ctrl-ucb-m", "small"), changes) == preset("ctrl-ucb-l", "small")
 
 
 @pytest.mark.parametrize("name", [name for name in ONLINE if name != "small"])

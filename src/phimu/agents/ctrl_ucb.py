@@ -297,31 +297,13 @@ _SMALL = CtrlUcb(
     planner=replace(SMALL_PLANNER, critic="two_layer"),
     beside_phi="scaled_pair",
 )
-# A linear critic needs features in which Q is linear. Those of the linear ratio are so by the
-# paper's own argument, and s' is blurred so that deterministic dynamics do not make them one-hot.
-# Q is then a mean of the critic's weights, one per feature, so these have the scale of Q itself
-# and need a large step.
-_SMALL_LINEAR = CtrlUcb(
-    representation=Contrastive(
-        ratio=Linear(mu_output="softmax", balance_weight=0.3),
-        noise=Negatives(negatives=512),
-        feature_sizes=(256, 256),
-        feature_dim=256,
-        feature_layer_norm=True,
-        phi_gain=2.0,
-        mu_gain=4.0,
-        next_noise=0.05,
-        feature_learning_rate=2e-3,
-        bonus_prediction_weight=1.0,
-    ),
-    confidence=_COUNTING,
-    planner=SoftActorCritic(
-        critic="linear",
-        critic_learning_rate=0.3,
-        actor_learning_rate=1e-3,
-        planner_layer_norm=True,
-    ),
-    planner_rows=256,
+# exp(<phi, mu>) is an expectation over random features of phi, so P(s'|s, a), and Q with it, is
+# linear in those. On a frozen phi they are too smooth to balance a pole, so the TD loss pulls phi.
+_SMALL_LINEAR = replace(
+    _SMALL,
+    representation=replace(_SMALL.representation, bonus_prediction_weight=1.0),
+    planner=replace(SMALL_PLANNER, critic="random_features", critic_width=512),
+    critic_trains_phi=2.0,
 )
 _MAZE = CtrlUcb(
     representation=Contrastive(
@@ -423,7 +405,7 @@ UCBM: Presets = {
 UCBL: Presets = {
     "paper-mujoco": Preset(_linear(_PAPER_MUJOCO), Schedule()),
     "paper-dmc": Preset(_linear(_PAPER_DMC), Schedule(Collection(learning_starts=5_000))),
-    "small": Preset(_SMALL_LINEAR, Schedule(Collection(learning_starts=1_000), batch_size=512)),
+    "small": Preset(_SMALL_LINEAR, SMALL),
     "explore": Preset(_linear(_EXPLORE), EXPLORING),
     "maze": Preset(_linear(_MAZE), _IN_THE_MAZE),
     "maze-exponential": Preset(_linear(_MAZE_EXPONENTIAL), _IN_THE_MAZE_EXPONENTIAL),
