@@ -217,7 +217,7 @@ def test_settings_that_ours_do_not_share_are_found(tmp_path: Path) -> None:
     }
     write_run(tmp_path, "mbbl/Reacher-v0", "ctrl-ucb-l", [-9.0])
     _, found = differences(table(tmp_path, "table1"))
-    assert found["ratio"] == ["exponential", "linear", ABSENT, ABSENT]
+    assert found["critic_trains_phi"] == [0.0, 2.0, ABSENT, ABSENT]
 
 
 def test_aggregates_are_of_tasks_that_all_variants_ran(tmp_path: Path) -> None:
