@@ -129,6 +129,7 @@ def test_small_l_is_linear_in_random_features_of_the_phi_of_small_m():
     changes = {
         "critic": "random_features",
         "critic_width": 512,
+        "beside_phi": "nothing",
         "critic_trains_phi": 2.0,
         "bonus_prediction_weight": 1.0,
     }

@@ -188,13 +188,13 @@ def test_entropy_weight_falls_above_the_target_and_rises_below(aim, sign):
     np.testing.assert_allclose(step, sign * 3e-4, rtol=1e-2)  # Adam's first step is its rate
 
 
-@pytest.mark.parametrize(("each", "stated"), [(None, -2.0), (-0.5, -1.0), (0.25, 0.5)])
-def test_target_entropy_is_so_much_for_each_action_dimension_by_default(each, stated):
-    """Minus one, if nothing is said."""
+@pytest.mark.parametrize(("extra", "stated"), [(None, -2.0), (1.0, -1.0), (2.5, 0.5)])
+def test_target_entropy_is_minus_the_action_dimensions_by_default(extra, stated):
+    """And what is added to it."""
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
     by_default = replace(SETTINGS, target_entropy=None)
-    if each is not None:
-        by_default = replace(by_default, entropy_per_dimension=each)
+    if extra is not None:
+        by_default = replace(by_default, extra_entropy=extra)
     stated = replace(SETTINGS, target_entropy=stated)
     weights = [
         float(s.update(state, phi, batch, key)[0].log_entropy_weight) for s in (by_default, stated)

@@ -71,13 +71,13 @@ def test_a_run_from_before_a_setting_did_what_was_done_then(tmp_path: Path) -> N
     """`small` blurs s' now: an older run, which could not, is no run of it."""
     path = write_run(tmp_path, "mbbl/Pendulum-v0", "ctrl-ucb-m", [0.0])
     config = json.loads((path / "config.json").read_text())
-    for name in ("target_every", "entropy_per_dimension"):
+    for name in ("target_every", "extra_entropy"):
         del config["settings"]["planner"][name]
     for name in ("feature_every", "levels"):
         del config["settings"]["representation"][name]
     (path / "config.json").write_text(json.dumps(config))
     (run,) = gather([tmp_path])
-    assert dict(run.changes) == {"levels": "[]", "entropy_per_dimension": -1.0}
+    assert dict(run.changes) == {"levels": "[]", "extra_entropy": 0.0}
 
 
 def test_settings_compare_equal_in_their_old_and_new_form(tmp_path: Path) -> None:

@@ -303,6 +303,7 @@ _SMALL_LINEAR = replace(
     _SMALL,
     representation=replace(_SMALL.representation, bonus_prediction_weight=1.0),
     planner=replace(SMALL_PLANNER, critic="random_features", critic_width=512),
+    beside_phi="nothing",
     critic_trains_phi=2.0,
 )
 _MAZE = CtrlUcb(

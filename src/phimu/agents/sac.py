@@ -80,7 +80,7 @@ SMALL_PLANNER = SoftActorCritic(
     critic="three_layer",
     planner_layer_norm=True,
     target_rate=0.02,
-    entropy_per_dimension=-0.5,
+    extra_entropy=1.0,
     actor_learning_rate=1e-3,
     critic_learning_rate=1e-3,
 )

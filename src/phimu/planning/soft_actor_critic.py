@@ -95,11 +95,12 @@ class SoftActorCritic:
     initial_entropy_weight: float = 0.1
     """Where the automatic entropy weight starts."""
     target_entropy: float | None = None
-    """Entropy the policy is held at; by default entropy_per_dimension for each dimension of the
-    action, or a share of log n (ENTROPY_SHARE) where an action is one of n."""
-    entropy_per_dimension: float = -1.0
-    """-1 is the usual one, a standard deviation of 0.09 within [-1, 1]; 0 is one of 0.24, so that a
-    policy at one end of the range still tries the other side; uniform actions have 0.69."""
+    """Entropy the policy is held at; by default minus the number of action dimensions, or a share
+    of log n (ENTROPY_SHARE) where an action is one of n."""
+    extra_entropy: float = 0.0
+    """Added to that default where actions are continuous. Several dimensions may share theirs out;
+    one alone is held at -1, a standard deviation of 0.09 within [-1, 1], with which a policy at one
+    end never tries the other. With 1 it is one of 0.24."""
     entropy_in_target: bool = True
     """Whether the target of Q holds the entropy of the next action, as in appendix B."""
 
@@ -246,7 +247,7 @@ class SoftActorCritic:
             count = batch.action.shape[-1]
             discrete = isinstance(state.actor, Categorical)
             share = ENTROPY_SHARE * math.log(count)
-            aim = share if discrete else self.entropy_per_dimension * count
+            aim = share if discrete else self.extra_entropy - count
         # d/dw of exp(w) (entropy - aim), without the factor exp(w): steps do not vanish with it
         updates, entropy_optimiser = for_entropy.update(
             told["entropy"] - aim, state.entropy_optimiser

@@ -29,7 +29,7 @@ LATER: dict[str, tuple[str, Any]] = {
     "target_every": ("target_rate", 0),
     "feature_every": ("next_noise", 0),
     "levels": ("next_noise", "[]"),
-    "entropy_per_dimension": ("target_entropy", -1.0),
+    "extra_entropy": ("target_entropy", 0.0),
 }
 SCORES = "scores.json"
 NOTE = "note.txt"
