@@ -30,11 +30,14 @@ KEY = np.zeros(2, np.uint32)  # of random numbers
 
 
 class Case(NamedTuple):
-    """An agent of the paper's preset at other sizes; of `small`, if it has no such preset."""
+    """An agent of the paper's preset at other sizes; of `small`, if it has no such preset.
+
+    Without sizes the preset `small` as it is.
+    """
 
     agent: str
-    hidden: int  # width of phi's, or the planner's, hidden layers
-    feature_dim: int
+    hidden: int | None = None  # width of phi's, or the planner's, hidden layers
+    feature_dim: int | None = None
     bonus_scale: float = 0.0
     precision: Precision = "float32"
 
@@ -50,6 +53,9 @@ CASES = {
     "deep-sf 256-256-256": Case("deep-sf", 256, 256),
     "spede 256-256-256": Case("spede", 256, 256),
     "sac 256-256": Case("sac", 256, 256),
+    "ctrl-ucb-m small": Case("ctrl-ucb-m"),
+    "ctrl-ucb-l small": Case("ctrl-ucb-l"),
+    "sac small": Case("sac"),
 }
 
 
@@ -76,6 +82,8 @@ class Product(NamedTuple):
 
 def settings(*fields: Any) -> Preset:
     case = Case(*fields)
+    if case.hidden is None:
+        return preset(case.agent, "small")
     changes: dict[str, Any] = {"precision": case.precision}
     if case.agent == "sac":
         # ReLU, as in Stable-Baselines3 and sbx

@@ -79,6 +79,7 @@ def _recipe(label: str, agent: str = "ctrl-ucb-m", **changes: Any) -> Variant:
     return Variant(label, agent, tuple((_OF_SMALL | changes).items()))
 
 
+_WITH_BONUS: dict[str, Any] = {"bonus_scale": 1.0, "bonus_baseline": 2_000, "refresh_every": 250}
 _SMALLER: dict[str, Any] = {"actor_learning_rate": 3e-4, "critic_learning_rate": 3e-4}
 
 # CTRL-UCBM with another loss of phi, or another phi. The width is said, though it is that of the
@@ -190,6 +191,7 @@ _ALL = (
             _recipe("sac, targets copied", "sac", target_every=250),
             _recipe("smaller steps", **_SMALLER),
             _recipe("sac, smaller steps", "sac", **_SMALLER),
+            _recipe("a bonus, inputs of phi normalised", normalise_inputs=True, **_WITH_BONUS),
             _recipe("slower targets", target_rate=0.005),
             _recipe("sac, slower targets", "sac", target_rate=0.005),
             _recipe("the usual entropy", extra_entropy=0.0),
