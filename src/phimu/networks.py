@@ -18,12 +18,12 @@ def elu(x: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def sine(x: jax.Array) -> jax.Array:
-    """sin(x) to 1e-7 or the last bit of x: a polynomial on [-pi/2, pi/2], thirty times as fast as
-    XLA's on a CPU, which is a call per number."""
+    """sin(x) to 1e-7 or the last bit of x: a polynomial on [-pi/2, pi/2], on a CPU five times as fast
+    as XLA's, and thirty times where the cosine of x is wanted as well."""
     half_turns = jnp.round(x * (1 / np.pi))
     rest = (x - half_turns * 3.140625) - half_turns * (np.pi - 3.140625)  # exact, then the rest
     squared = rest * rest
-    series = 1.0
+    series: jax.Array | float = 1.0
     for n in (11, 9, 7, 5, 3):
         series = 1.0 - squared / (n * (n - 1)) * series
     sign = 1.0 - 2.0 * (half_turns - 2.0 * jnp.floor(half_turns * 0.5))
