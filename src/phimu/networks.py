@@ -18,8 +18,8 @@ def elu(x: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def sine(x: jax.Array) -> jax.Array:
-    """sin(x) to 1e-7 or the last bit of x: a polynomial on [-pi/2, pi/2], on a CPU five times as fast
-    as XLA's, and thirty times where the cosine of x is wanted as well."""
+    """sin(x) to 1e-7 or the last bit of x: a polynomial on [-pi/2, pi/2], on a CPU five times as
+    fast as XLA's, and thirty times where the cosine of x is wanted as well."""
     half_turns = jnp.round(x * (1 / np.pi))
     rest = (x - half_turns * 3.140625) - half_turns * (np.pi - 3.140625)  # exact, then the rest
     squared = rest * rest

@@ -107,14 +107,27 @@ def target_of(state, batch, noise):
     return target
 
 
-def test_critic_step_is_the_gradient_of_the_squared_td_error(slopes):
+def square(error, bound):
+    """Huber's loss times two, from its definition."""
+    error = abs(error)
+    return error**2 if bound is None or error <= bound else 2 * bound * error - bound**2
+
+
+@pytest.mark.parametrize("bound", [None, 0.5])
+def test_critic_step_is_the_gradient_of_the_squared_td_error(slopes, bound):
+    settings = replace(SETTINGS, error_bound=bound)
     state, batch, key = start(SETTINGS), batch_of(), jax.random.PRNGKey(5)
-    after, metrics = compiled(SETTINGS)(state, batch, key)
+    after, metrics = compiled(settings)(state, batch, key)
     target = target_of(state, batch, noise_of(key)[0])
 
     def loss(critic):
         both = q_values(critic, batch.observation, batch.action)
-        return sum((both[i, j] - target[j]) ** 2 for i in range(2) for j in range(B)) / (2 * B)
+        squares = [square(both[i, j] - target[j], bound) for i in range(2) for j in range(B)]
+        return sum(squares) / (2 * B)
+
+    errors = abs(q_values(float64(state.critic), batch.observation, batch.action) - target)
+    assert (errors > 0.5).any()
+    assert (errors < 0.5).any()
 
     before = float64(state.critic)
     np.testing.assert_allclose(metrics["td_loss"], loss(before), rtol=1e-4)
@@ -326,7 +339,13 @@ def test_a_copied_target_is_the_critic_before_every_third_update():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"target_rate": 0.0}, {"initial_entropy_weight": 0.0}, {"target_every": -1}]
+    "bad",
+    [
+        {"target_rate": 0.0},
+        {"initial_entropy_weight": 0.0},
+        {"target_every": -1},
+        {"error_bound": 0.0},
+    ],
 )
 def test_bad_rates_and_weights_are_refused(bad):
     with pytest.raises(InputError, match=next(iter(bad))):

@@ -79,6 +79,9 @@ class SoftActorCritic:
     """Activation of actor and critic."""
     planner_layer_norm: bool = False
     """LayerNorm in the hidden layers of actor and critic."""
+    error_bound: float | None = None
+    """If given, errors of Q beyond it count linearly in the critic's loss, not by their square
+    (Huber's loss, times two): a few far states then do not outweigh all others."""
     discount: float = 0.99
     """gamma."""
     target_rate: float = 0.005
@@ -109,6 +112,8 @@ class SoftActorCritic:
             raise InputError(f"discount is {self.discount}: give a number from 0 to below 1.")
         if not 0 < self.target_rate <= 1:
             raise InputError(f"target_rate is {self.target_rate}: give a rate above 0, at most 1.")
+        if self.error_bound is not None and self.error_bound <= 0:
+            raise InputError(f"error_bound is {self.error_bound}: give a positive number, or None.")
         if self.target_every < 0:
             raise InputError(f"target_every is {self.target_every}: give 0, or how many updates.")
         if self.initial_entropy_weight <= 0:
@@ -208,7 +213,7 @@ class SoftActorCritic:
 
         def critic_loss(critic: Twin, here: jax.Array) -> tuple[jax.Array, Metrics]:
             both = values(critic, here)  # [2, B]
-            loss = jnp.mean((both - target[None, :]) ** 2)
+            loss = jnp.mean(squared(both - target[None, :], self.error_bound))
             told = {"td_loss": loss, "value": jnp.mean(both)}
             if pessimism is not None:
                 term, of_it = pessimism(critic, both)
@@ -284,6 +289,15 @@ class SoftActorCritic:
         due = updates % self.target_every == 0
         slow_critic = copied(due, state.slow_critic, state.critic)
         return state._replace(slow_critic=slow_critic, updates=updates)
+
+
+def squared(error: jax.Array, bound: float | None) -> jax.Array:
+    """error^2; where it is larger than `bound`, the tangent there."""
+    if bound is None:
+        return error**2
+    size = jnp.abs(error)
+    within = jnp.minimum(size, bound)
+    return within * (2.0 * size - within)
 
 
 def judged(

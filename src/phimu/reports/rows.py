@@ -30,6 +30,7 @@ LATER: dict[str, tuple[str, Any]] = {
     "feature_every": ("next_noise", 0),
     "levels": ("next_noise", "[]"),
     "extra_entropy": ("target_entropy", 0.0),
+    "error_bound": ("target_entropy", None),
 }
 SCORES = "scores.json"
 NOTE = "note.txt"

@@ -192,6 +192,8 @@ _ALL = (
             _recipe("smaller steps", **_SMALLER),
             _recipe("sac, smaller steps", "sac", **_SMALLER),
             _recipe("a bonus, inputs of phi normalised", normalise_inputs=True, **_WITH_BONUS),
+            _recipe("errors bounded", error_bound=1.0),
+            _recipe("sac, errors bounded", "sac", error_bound=1.0),
             _recipe("slower targets", target_rate=0.005),
             _recipe("sac, slower targets", "sac", target_rate=0.005),
             _recipe("the usual entropy", extra_entropy=0.0),
