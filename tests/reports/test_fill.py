@@ -192,4 +192,4 @@ def test_the_command_fills_all_files_or_none(
 def test_the_page_of_this_project_is_built(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     assert main(["report", str(PROJECT / "results"), "-o", str(out)]) == 0
-    assert "168.5 ± 8.2" in out.read_text()
+    assert "199.9 ± 0.1" in out.read_text()
