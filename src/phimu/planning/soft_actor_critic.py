@@ -213,7 +213,9 @@ class SoftActorCritic:
 
         def critic_loss(critic: Twin, here: jax.Array) -> tuple[jax.Array, Metrics]:
             both = values(critic, here)  # [2, B]
-            loss = jnp.mean(squared(both - target[None, :], self.error_bound))
+            error, bound = both - target[None, :], self.error_bound
+            each = error**2 if bound is None else 2.0 * optax.huber_loss(error, delta=bound)
+            loss = jnp.mean(each)
             told = {"td_loss": loss, "value": jnp.mean(both)}
             if pessimism is not None:
                 term, of_it = pessimism(critic, both)
@@ -251,8 +253,7 @@ class SoftActorCritic:
         if aim is None:
             count = batch.action.shape[-1]
             discrete = isinstance(state.actor, Categorical)
-            share = ENTROPY_SHARE * math.log(count)
-            aim = share if discrete else self.extra_entropy - count
+            aim = ENTROPY_SHARE * math.log(count) if discrete else self.extra_entropy - count
         # d/dw of exp(w) (entropy - aim), without the factor exp(w): steps do not vanish with it
         updates, entropy_optimiser = for_entropy.update(
             told["entropy"] - aim, state.entropy_optimiser
@@ -289,15 +290,6 @@ class SoftActorCritic:
         due = updates % self.target_every == 0
         slow_critic = copied(due, state.slow_critic, state.critic)
         return state._replace(slow_critic=slow_critic, updates=updates)
-
-
-def squared(error: jax.Array, bound: float | None) -> jax.Array:
-    """error^2; where it is larger than `bound`, the tangent there."""
-    if bound is None:
-        return error**2
-    size = jnp.abs(error)
-    within = jnp.minimum(size, bound)
-    return within * (2.0 * size - within)
 
 
 def judged(
